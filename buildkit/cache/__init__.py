@@ -1,0 +1,1 @@
+"""Verified wheels, by key."""

@@ -1,0 +1,5 @@
+"""The command line: parse, call one story, print."""
+
+from buildkit.cli.app import main
+
+__all__ = ["main"]

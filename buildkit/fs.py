@@ -1,0 +1,115 @@
+"""File-system acts that must not leave half of anything: atomic writes, locks, removal.
+
+Safe extraction of archives is in :mod:`buildkit.sources.archive`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["clone_file", "locked", "remove_tree", "staged_directory", "write_atomic"]
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file so that a reader sees the old contents or the new, never a part.
+
+    The data reaches the disk before the name does: a power cut leaves no empty file.
+
+    :raises OSError: if the directory is not writable or the disk is full; nothing changes then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def staged_directory(destination: Path) -> Iterator[Path]:
+    """Yield a fresh directory beside ``destination`` that takes its name when the block ends well.
+
+    When the block raises, or when another process was first, the fresh directory is removed.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
+    try:
+        yield stage
+        stage.chmod(0o755)
+        try:
+            stage.rename(destination)
+        except OSError:
+            if not destination.is_dir():
+                raise
+    finally:
+        if stage.exists():
+            remove_tree(stage)
+
+
+@contextmanager
+def locked(path: Path, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold an exclusive lock between processes; the kernel frees it when the holder dies.
+
+    :param path: Lock file; made if missing, never removed (removal would split the lock).
+    :param waiting: Called once if another process holds the lock.
+    """
+    from filelock import FileLock, Timeout
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if waiting is not None:
+            waiting()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory of ours, read-only files included; a missing one is fine."""
+
+    def retry(function: Callable[..., object], name: str, _error: object) -> None:
+        if not Path(name).exists() and not Path(name).is_symlink():
+            return
+        Path(name).parent.chmod(0o700)
+        function(name)
+
+    if path.exists():
+        shutil.rmtree(path, onerror=retry)
+
+
+def clone_file(source: Path, destination: Path) -> None:
+    """Place a copy of ``source`` at ``destination`` atomically, replacing what was there.
+
+    A copy and no hard link: what a user does to the file must not reach the cache.
+
+    :raises OSError: if the destination cannot be written; nothing changes then.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
+    os.close(handle)
+    try:
+        shutil.copyfile(source, temporary)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(destination)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""Admission of compiler calls: how many run at once under a memory cap."""

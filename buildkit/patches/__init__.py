@@ -1,0 +1,1 @@
+"""Patches: diffs that prove that they took effect."""

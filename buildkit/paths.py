@@ -1,0 +1,91 @@
+"""Names of the kit's directories: the one place that knows the layout. Pure; makes nothing.
+
+``root`` is ``BUILDKIT_CACHE``, else ``$XDG_CACHE_HOME/buildkit``, else ``~/.cache/buildkit``. The
+layout below it has to stay the same from build to build, since compiler caches and debug
+information see these paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Paths", "data_root", "paths_from"]
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Every directory that the kit writes to, below one root."""
+
+    root: Path
+
+    @property
+    def downloads(self) -> Path:
+        """Fetched archives, by SHA-256; immutable."""
+        return self.root / "downloads"
+
+    @property
+    def git(self) -> Path:
+        """Bare mirrors of git repositories, one per URL."""
+        return self.root / "git"
+
+    @property
+    def environments(self) -> Path:
+        """Isolated build environments, one per lock and interpreter."""
+        return self.root / "environments"
+
+    @property
+    def uv(self) -> Path:
+        """Cache of uv, from which environments are hard-linked."""
+        return self.root / "uv"
+
+    @property
+    def toolkits(self) -> Path:
+        """CUDA toolkit roots assembled from NVIDIA's wheels."""
+        return self.root / "toolkits"
+
+    @property
+    def locks(self) -> Path:
+        """Environment locks that were resolved for one user's own constraints."""
+        return self.root / "locks"
+
+    @property
+    def builds(self) -> Path:
+        """Build slots: source tree, build directory and logs."""
+        return self.root / "builds"
+
+    @property
+    def wheels(self) -> Path:
+        """Verified wheels, by key."""
+        return self.root / "wheels"
+
+    @property
+    def memo(self) -> Path:
+        """What probes said of programs, by the programs' file fingerprints."""
+        return self.root / "memo"
+
+
+def paths_from(environment: Mapping[str, str]) -> Paths:
+    """Return the layout that the environment asks for."""
+    if named := environment.get("BUILDKIT_CACHE"):
+        return Paths(Path(named).expanduser().absolute())
+    if base := environment.get("XDG_CACHE_HOME"):
+        return Paths(Path(base).absolute() / "buildkit")
+    return Paths(Path.home() / ".cache" / "buildkit")
+
+
+def data_root() -> Path:
+    """Return the directory that holds ``recipes`` and ``patches``.
+
+    In an installed wheel they lie in the package; in a checkout (editable installs too) at the top
+    level, so that an edited recipe takes effect at once instead of a stale copy.
+    """
+    package = Path(__file__).parent
+    checkout = package.parent
+    if (checkout / "recipes").is_dir() and (checkout / "pyproject.toml").is_file():
+        return checkout
+    return package / "data"

@@ -1,0 +1,1 @@
+"""Recipe files: their model, and how they are found, read and checked."""

@@ -1,0 +1,1 @@
+"""Sources: pinned, fetched, unpacked."""

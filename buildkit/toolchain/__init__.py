@@ -1,0 +1,1 @@
+"""Tools: probed, locked, installed into isolated environments."""
