@@ -27,16 +27,16 @@ class Events(Protocol):
     """What a stage may tell."""
 
     def step(self, name: str, detail: str = "") -> None:
-        """A step began; the step before it has ended well."""
+        """Tell that a step began; the step before it has ended well."""
 
     def progress(self, progress: Progress) -> None:
-        """The current step has moved on; may be called many times a second."""
+        """Tell that the current step has moved on; may be called many times a second."""
 
     def warning(self, text: str) -> None:
-        """Something that the user should know and that is no error."""
+        """Tell something that the user should know and that is no error."""
 
     def fact(self, key: str, value: str) -> None:
-        """A result worth keeping in the machine-readable output, such as a count."""
+        """Tell a result worth keeping in the machine-readable output, such as a count."""
 
 
 class _Silent:

@@ -1,0 +1,92 @@
+"""Stand-ins for the outside: a scripted runner, a clock that ticks, events that remember."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+from buildkit.run import Completed, render_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from buildkit.events import Progress
+
+
+@dataclass
+class ScriptedRunner:
+    """Answers commands from a table: the first key that the command line contains."""
+
+    answers: dict[str, Completed]
+    commands: list[str] = field(default_factory=list)
+
+    def capture(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Completed:
+        line = render_command(argv)
+        self.commands.append(line)
+        for part, answer in self.answers.items():
+            if part in line:
+                return answer
+        raise AssertionError(f"unexpected command: {line}")
+
+    def stream(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str],
+        log: BinaryIO,
+        cwd: Path | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> int:
+        answer = self.capture(argv, env=env, cwd=cwd)
+        for line in answer.stdout.splitlines():
+            log.write(f"{line}\n".encode())
+            if on_line is not None:
+                on_line(line)
+        return answer.status
+
+
+def says(stdout: str = "", *, status: int = 0, stderr: str = "") -> Completed:
+    """What a scripted command answers."""
+    return Completed(status=status, stdout=stdout, stderr=stderr)
+
+
+@dataclass
+class TickingClock:
+    """A clock that moves by a fixed step at each reading."""
+
+    now: float = 0.0
+    step: float = 1.0
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+@dataclass
+class RecordingEvents:
+    """Remembers what a stage told."""
+
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    progresses: list[Progress] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def step(self, name: str, detail: str = "") -> None:
+        self.steps.append((name, detail))
+
+    def progress(self, progress: Progress) -> None:
+        self.progresses.append(progress)
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def fact(self, key: str, value: str) -> None:
+        self.facts[key] = value
