@@ -1,0 +1,242 @@
+"""What the user asks for: one cascade, from flag to default, into one frozen value.
+
+What enters: the flags of a command, the environment, the configuration file. What leaves: a
+:class:`Request`. For each setting the first of these wins: flag, variable, configuration file,
+default; ``where`` tells which it was, so that an error can name it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from buildkit.arch import GpuArch, parse_arch
+from buildkit.errors import ArchError, Location, RequestError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "SETTINGS",
+    "Request",
+    "Setting",
+    "cascade",
+    "config_file",
+    "parse_request",
+    "parse_size",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A user's wishes for one ``plan``, ``make`` or ``shell``."""
+
+    recipe: str
+    arch: GpuArch
+    version: str | None = None
+    """None: the recipe's default version."""
+    python: str | None = None
+    """Version, interpreter or environment to build for; None: the one that runs the kit."""
+    constraints: tuple[str, ...] = ()
+    """Requirements that narrow the recipe's build requirements, PEP 508."""
+    existing_environment: Path | None = None
+    """Interpreter of an environment to build in, instead of an isolated one."""
+    out: Path = Path("dist")
+    jobs: int | None = None
+    memory_bytes: int | None = None
+    is_offline: bool = False
+    has_local_version: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting that may come from a flag, a variable or the configuration file."""
+
+    flag: str
+    variable: str
+    help: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "arch": Setting(
+        flag="--arch", variable="BUILDKIT_ARCH", help="GPU target, such as sm120 or 12.0."
+    ),
+    "python": Setting(
+        flag="--python",
+        variable="BUILDKIT_PYTHON",
+        help="Python to build for: a version, an interpreter or an environment.",
+    ),
+    "out": Setting(
+        flag="--out", variable="BUILDKIT_OUT", help="Directory for the wheel.  [default: dist]"
+    ),
+    "jobs": Setting(
+        flag="--jobs", variable="BUILDKIT_JOBS", help="Most compiler calls at the same time."
+    ),
+    "memory": Setting(
+        flag="--memory",
+        variable="BUILDKIT_MEMORY",
+        help="Most memory that the build may use, such as 12GiB.",
+    ),
+    "offline": Setting(
+        flag="--offline", variable="BUILDKIT_OFFLINE", help="Use only what was fetched before."
+    ),
+}
+"""Every setting of the cascade; its name is the key in the configuration file."""
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def cascade(
+    flags: Mapping[str, object], environment: Mapping[str, str]
+) -> dict[str, tuple[object, Location]]:
+    """Return each setting that someone has set, and where.
+
+    :param flags: Values of the command line by setting name; None means not given.
+    :raises RequestError: if the configuration file is wrong.
+    """
+    file = config_file(environment)
+    configured = _read_config(file)
+    chosen: dict[str, tuple[object, Location]] = {}
+    for name, setting in SETTINGS.items():
+        if flags.get(name) not in (None, False):
+            chosen[name] = (flags[name], Location(file="command line", key=setting.flag))
+        elif environment.get(setting.variable):
+            value = environment[setting.variable]
+            chosen[name] = (value, Location(file="environment", key=setting.variable))
+        elif name in configured:
+            chosen[name] = (configured[name], Location(file=str(file), key=name))
+    return chosen
+
+
+def parse_request(
+    recipe: str,
+    chosen: Mapping[str, tuple[object, Location]],
+    *,
+    version: str | None = None,
+    constraints: tuple[str, ...] = (),
+    existing_environment: Path | None = None,
+    has_local_version: bool = True,
+) -> Request:
+    """Return the request that the chosen settings make.
+
+    :raises RequestError: if a value is missing or has the wrong form, naming where it was set.
+    :raises ArchError: if the GPU target is unknown.
+    """
+    if "arch" not in chosen:
+        raise RequestError(
+            "No GPU target was named.",
+            remedy="Give --arch sm120 (or 12.0, as nvidia-smi prints it), or set BUILDKIT_ARCH.",
+        )
+    return Request(
+        recipe=recipe,
+        arch=_arch(*chosen["arch"]),
+        version=version,
+        python=_text(*chosen["python"]) if "python" in chosen else None,
+        constraints=constraints,
+        existing_environment=existing_environment,
+        out=Path(_text(*chosen["out"])).expanduser() if "out" in chosen else Path("dist"),
+        jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
+        memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
+        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        has_local_version=has_local_version,
+    )
+
+
+def config_file(environment: Mapping[str, str]) -> Path:
+    """Return where the configuration file is looked for."""
+    if named := environment.get("BUILDKIT_CONFIG"):
+        return Path(named).expanduser()
+    base = environment.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "buildkit" / "config.toml"
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that a text such as ``12GiB``, ``1.5G`` or ``800 MB`` names.
+
+    Decimal units (``GB``) are read as binary ones: what people mean by "12 GB of memory".
+
+    >>> parse_size("1.5GiB"), parse_size("2048")
+    (1610612736, 2048)
+
+    :raises ValueError: if the text is no size, or not positive.
+    """
+    import re
+
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    if found is None or float(found[1]) <= 0:
+        raise ValueError(f"found {text!r}, allowed a number with KiB, MiB, GiB or TiB, as 12GiB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(
+            f"Configuration file {file} cannot be read: {error}.",
+            remedy="Mend it, or point BUILDKIT_CONFIG to another.",
+        ) from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RequestError(
+            f"Not valid TOML: {error}.", where=Location(file=str(file)), remedy="Mend the file."
+        ) from error
+    unknown = [key for key in document if key not in SETTINGS]
+    if unknown:
+        raise RequestError(
+            f"Unknown key {unknown[0]!r}, allowed {', '.join(SETTINGS)}."
+            f"{nearest(unknown[0], SETTINGS)}",
+            where=Location(file=str(file), key=unknown[0]),
+            remedy="Rename or remove it.",
+        )
+    return document
+
+
+def _arch(value: object, where: Location) -> GpuArch:
+    try:
+        return parse_arch(str(value))
+    except ArchError as error:
+        raise ArchError(error.what, where=where, remedy=error.remedy) from None
+
+
+def _text(value: object, where: Location) -> str:
+    if not isinstance(value, str) or not value:
+        raise _wrong(value, "a text that is not empty", where)
+    return value
+
+
+def _jobs(value: object, where: Location) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 4096:
+        raise _wrong(value, "a whole number from 1 to 4096", where)
+    return number
+
+
+def _memory(value: object, where: Location) -> int:
+    try:
+        return parse_size(str(value))
+    except ValueError:
+        raise _wrong(value, "a size such as 12GiB", where) from None
+
+
+def _truth(value: object, where: Location) -> bool:
+    text = str(value).lower()
+    if text in {"1", "true", "yes", "on"}:
+        return True
+    if text in {"0", "false", "no", "off"}:
+        return False
+    raise _wrong(value, "yes or no", where)
+
+
+def _wrong(value: object, allowed: str, where: Location) -> RequestError:
+    return RequestError(
+        f"Found {value!r}, allowed {allowed}.", where=where, remedy="Correct it and try again."
+    )
