@@ -208,8 +208,8 @@ class Facts:
     lock: EnvLock
     isolation: str
     """``"network namespace"``, or the reason why the build keeps its network."""
-    cpus: int
-    memory_bytes: int
+    jobs: int
+    """Most compiler calls at the same time; not part of the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
