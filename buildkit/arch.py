@@ -68,8 +68,16 @@ class GpuArch:
 
     @property
     def dotted(self) -> str:
-        """The entry of ``TORCH_CUDA_ARCH_LIST`` and of ``FLASHINFER_CUDA_ARCH_LIST``."""
+        """The entry of ``FLASHINFER_CUDA_ARCH_LIST``, such as ``"12.0f"``."""
         return f"{self.major}.{self.minor}{self.variant}"
+
+    @property
+    def torch(self) -> str:
+        """The entry of ``TORCH_CUDA_ARCH_LIST``, which knows ``a`` but no ``f`` variants.
+
+        Source: the list of supported targets in ``torch/utils/cpp_extension.py`` of torch 2.14.1.
+        """
+        return f"{self.major}.{self.minor}{'a' if self.variant == 'a' else ''}"
 
     @property
     def device(self) -> GpuArch:

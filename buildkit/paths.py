@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Paths", "data_root", "paths_from"]
+__all__ = ["Paths", "Slot", "data_root", "paths_from"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,82 @@ class Paths:
     def memo(self) -> Path:
         """What probes said of programs, by the programs' file fingerprints."""
         return self.root / "memo"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of one build: recipe, version, target and environment.
+
+    It outlives the build, so that a killed ``make`` goes on from the objects that it has and a
+    changed patch recompiles only what it touches.
+    """
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one ``make`` that may use the slot."""
+        return self.root.with_name(f"{self.root.name}.lock")
+
+    @property
+    def stamp(self) -> Path:
+        """Names the toolchain whose objects lie here; another one empties the slot."""
+        return self.root / "toolchain"
+
+    @property
+    def unpacked(self) -> Path:
+        """The source as it was fetched, then patched; made anew for each build."""
+        return self.root / "unpacked"
+
+    @property
+    def source(self) -> Path:
+        """The patched source that is built; files that did not change keep their times."""
+        return self.root / "source"
+
+    @property
+    def sources(self) -> Path:
+        """Further sources that are handed to the build, one directory each."""
+        return self.root / "sources"
+
+    @property
+    def build(self) -> Path:
+        """Objects and generated files."""
+        return self.root / "build"
+
+    @property
+    def dist(self) -> Path:
+        """The wheel as the build made it."""
+        return self.root / "dist"
+
+    @property
+    def result(self) -> Path:
+        """The wheel with its local version and provenance."""
+        return self.root / "result"
+
+    @property
+    def shims(self) -> Path:
+        """Compilers by name, each a link to the launcher."""
+        return self.root / "shims"
+
+    @property
+    def temporary(self) -> Path:
+        """TMPDIR of the build."""
+        return self.root / "tmp"
+
+    @property
+    def log(self) -> Path:
+        """Everything that the build printed."""
+        return self.root / "build.log"
+
+    @property
+    def launch_config(self) -> Path:
+        """What ``bk-launch`` has to do."""
+        return self.root / "launch.conf"
+
+    @property
+    def records(self) -> Path:
+        """What ``bk-launch`` measured, one line per call."""
+        return self.root / "records.jsonl"
 
 
 def paths_from(environment: Mapping[str, str]) -> Paths:

@@ -184,7 +184,7 @@ def _environment(
     recipe: Recipe, settings: ArchSettings | None, code: GpuArch
 ) -> tuple[tuple[str, str], ...]:
     spellings: dict[Spelling, str] = {
-        "torch": code.dotted,
+        "torch": code.torch,
         "number": code.number,
         "flashinfer": code.dotted,
         "cmake": code.cmake,
@@ -192,7 +192,7 @@ def _environment(
     merged: dict[str, str] = {}
     if recipe.toolchain.cuda:
         # Torch's CMake and cpp_extension look for a GPU when nobody names a target.
-        merged["TORCH_CUDA_ARCH_LIST"] = code.dotted
+        merged["TORCH_CUDA_ARCH_LIST"] = code.torch
     merged |= {name: spellings[how] for name, how in recipe.build.arch_environment.items()}
     merged |= recipe.build.environment
     merged |= settings.environment if settings is not None else {}
