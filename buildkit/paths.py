@@ -140,6 +140,11 @@ class Slot:
         return self.root / "launch.conf"
 
     @property
+    def setuptools_config(self) -> Path:
+        """Tells setuptools where to put objects."""
+        return self.root / "setuptools.cfg"
+
+    @property
     def records(self) -> Path:
         """What ``bk-launch`` measured, one line per call."""
         return self.root / "records.jsonl"

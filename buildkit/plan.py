@@ -93,6 +93,7 @@ def plan_make(recipe: Recipe, version: Version, request: Request, facts: Facts) 
         python=facts.python,
         toolchain=facts.toolchain,
         lock=facts.lock,
+        backend=recipe.build.backend,
         defines=defines,
         environment=environment,
         config_settings=config_settings,

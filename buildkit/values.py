@@ -250,6 +250,8 @@ class Plan:
     python: PythonIdentity
     toolchain: Toolchain
     lock: EnvLock
+    backend: Literal["cmake", "torch", "python"]
+    """Who drives the compilers."""
     defines: tuple[tuple[str, str], ...]
     environment: tuple[tuple[str, str], ...]
     config_settings: tuple[tuple[str, str], ...]
