@@ -128,6 +128,7 @@ class ProcessRunner:
                 log.flush()
                 if on_line is not None:
                     on_line(line.decode(errors="replace").rstrip("\r\n"))
+            process.stdout.close()
             return process.wait()
         except BaseException:
             _stop(process)
