@@ -1,0 +1,32 @@
+"""The tasks of the project, by name."""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.sessions = ["lint", "tests"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types, floors."""
+    session.install("-e", ".", "ruff", "mypy", "import-linter", "msgspec", "nox")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("lint-imports")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The default set of tests."""
+    session.install("-e", ".", "pytest", "hypothesis", "jsonschema", "pytest-timeout")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def real(session: nox.Session) -> None:
+    """Build real packages for real."""
+    session.install("-e", ".", "pytest", "hypothesis", "jsonschema", "pytest-timeout")
+    session.run("python", "-m", "pytest", "-m", "real", "--timeout", "0", *session.posargs)
