@@ -131,7 +131,7 @@ def _own_paths(root: Path) -> dict[str, PurePosixPath]:
 def _mounts(root: Path) -> Iterator[tuple[str, PurePosixPath, PurePosixPath, list[str]]]:
     r"""Yield type, root, mount point and super options of each mount.
 
-    Source: proc(5), "/proc/pid/mountinfo"; blanks in names are written as ``\\040``.
+    Source: proc(5), "/proc/pid/mountinfo"; blanks in names are written as ``\040``.
     """
     for line in _lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")

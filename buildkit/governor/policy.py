@@ -1,0 +1,317 @@
+"""The policy: which compiler calls start, stop or go on. Pure: a state enters, decisions leave.
+
+A job is started when the peaks that are reserved leave room for its own, both under the cap and in
+the memory that is free at this moment. The second alone, which is what every "wait while memory
+is low" tool looks at, does not see that the jobs which run have not grown yet; the first alone
+does not see what other programs hold.
+
+The longest job comes first. When it does not fit it gets a reservation: the moment at which enough
+of the running jobs will have ended. Smaller jobs may pass it only if they end before that moment
+or leave the room that it needs. Without the reservation small jobs starve big ones; without the
+passing the machine stands empty while a big one waits.
+Source: EASY backfilling, D. Lifka, "The ANL/IBM SP scheduling system" (1995).
+
+When estimates were wrong and memory runs short, jobs that still grow are paused, youngest first,
+and at last the job that is cheapest to repeat is killed. The oldest job always goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+__all__ = [
+    "Decision",
+    "Kill",
+    "Pause",
+    "Resume",
+    "Running",
+    "Start",
+    "State",
+    "TooBig",
+    "Waiting",
+    "decide",
+    "raised_peak",
+]
+
+#: How long the first decision waits for more arrivals, so that the order sees the whole list, and
+#: the part of the longest job that this may cost: a serial build of short calls must not feel it.
+COLLECT_SECONDS = 0.2
+COLLECT_SHARE = 0.01
+
+#: Free part of the cap under which jobs whose growth does not fit are paused, or one is killed.
+#: Source: the gap must hold what grows between two samples; our own figures.
+PAUSE_BELOW = 0.08
+KILL_BELOW = 0.03
+
+#: What a job that has outgrown its estimate, and still grows, is expected to add.
+OVERSHOOT = 1.1
+
+#: Attempts after which a job runs alone.
+SHARED_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A compiler call that asks to start."""
+
+    job: int
+    """Number that is never used twice; smaller ones came first."""
+    build: str
+    """Which ``make`` it belongs to."""
+    peak_bytes: int
+    """Expected peak of the process tree."""
+    seconds: float
+    """Expected duration."""
+    cpus: int = 1
+    arrived_seconds: float
+    """When it asked, on the clock of the state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A compiler call that was started."""
+
+    job: int
+    build: str
+    peak_bytes: int
+    """Expected peak, as when it was started."""
+    seconds: float
+    cpus: int = 1
+    elapsed_seconds: float
+    """Since its start, without pauses."""
+    rss_bytes: int
+    """What its process tree holds now."""
+    is_growing: bool
+    is_paused: bool = False
+    is_ending: bool = False
+    """It was killed, but its memory is not free yet."""
+
+    @property
+    def claim_bytes(self) -> int:
+        """The most that it is expected to hold from now on."""
+        if self.is_ending:
+            return self.rss_bytes
+        if self.rss_bytes <= self.peak_bytes:
+            return self.peak_bytes
+        return int(self.rss_bytes * OVERSHOOT) if self.is_growing else self.rss_bytes
+
+    @property
+    def owed_bytes(self) -> int:
+        """Growth that is still expected of it."""
+        return self.claim_bytes - self.rss_bytes
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Expected time to its end; a job that is overdue takes a tenth longer, again and again."""
+        return max(self.seconds - self.elapsed_seconds, 0.1 * self.elapsed_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Everything that a decision depends on."""
+
+    now_seconds: float
+    waiting: tuple[Waiting, ...]
+    running: tuple[Running, ...]
+    cap_bytes: int
+    """What all jobs together may hold."""
+    headroom_bytes: int
+    """What can be taken right now before the machine or its container is out of memory."""
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Let a waiting job begin."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Stop a running job where it is; it keeps its memory."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a paused job go on."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End a running job and let it wait again, with a raised peak."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooBig:
+    """End the build: this job runs alone and holds more than the whole cap."""
+
+    job: int
+    rss_bytes: int
+
+
+Decision = Start | Pause | Resume | Kill | TooBig
+
+
+def decide(state: State) -> tuple[Decision, ...]:
+    """Return what to do now, in this order. The same state gives the same decisions."""
+    if len(state.running) == 1 and state.running[0].rss_bytes > state.cap_bytes:
+        return (TooBig(state.running[0].job, state.running[0].rss_bytes),)
+    if relief := _relieve(state):
+        return relief
+    if _is_collecting(state) or any(job.is_paused for job in state.running):
+        return ()
+    return _admit(state)
+
+
+def raised_peak(peak_bytes: int, seen_bytes: int, attempts: int, cap_bytes: int) -> int:
+    """Return the peak to expect of a job that ran out of memory.
+
+    After the last shared attempt it is the whole cap, which is how a job gets to run alone.
+
+    :param seen_bytes: The most that it was seen to hold.
+    :param attempts: How often it has been ended for memory, this time included.
+    """
+    if attempts >= SHARED_ATTEMPTS:
+        return cap_bytes
+    return min(cap_bytes, max(peak_bytes * 3 // 2, seen_bytes * 5 // 4))
+
+
+# --- pressure ------------------------------------------------------------------------------------
+
+
+def _relieve(state: State) -> tuple[Decision, ...]:
+    """Pause jobs that would grow beyond what is left, resume those that fit again, or kill one."""
+    jobs = [job for job in state.running if not job.is_ending]
+    oldest_first = sorted(jobs, key=lambda job: (-job.elapsed_seconds, job.job))
+    held = sum(job.rss_bytes for job in state.running)
+    room = min(state.cap_bytes - held, state.headroom_bytes)
+    left = room
+    decisions: list[Decision] = []
+    for job in oldest_first:
+        if job is oldest_first[0] or job.owed_bytes <= left:
+            left -= job.owed_bytes
+            if job.is_paused:
+                decisions.append(Resume(job.job))
+        elif not job.is_paused and room < PAUSE_BELOW * state.cap_bytes:
+            decisions.append(Pause(job.job))
+    is_one_ending = len(jobs) < len(state.running)
+    if left < 0 and room < KILL_BELOW * state.cap_bytes and jobs[1:] and not is_one_ending:
+        victim = min(oldest_first[1:], key=lambda job: (_cost_of_repeating(job), job.job))
+        return (Kill(victim.job),)
+    return tuple(decisions)
+
+
+def _cost_of_repeating(job: Running) -> float:
+    """Seconds of work lost per byte that its end frees."""
+    return job.elapsed_seconds / max(1, job.rss_bytes)
+
+
+# --- admission -----------------------------------------------------------------------------------
+
+
+def _is_collecting(state: State) -> bool:
+    if state.running or not state.waiting:
+        return False
+    longest = max(job.seconds for job in state.waiting)
+    waited = state.now_seconds - min(job.arrived_seconds for job in state.waiting)
+    return waited < min(COLLECT_SECONDS, COLLECT_SHARE * longest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Free memory and CPUs."""
+
+    memory_bytes: int
+    cpus: int
+
+    def holds(self, job: Waiting) -> bool:
+        return job.peak_bytes <= self.memory_bytes and job.cpus <= self.cpus
+
+    def less(self, job: Waiting) -> _Room:
+        return _Room(self.memory_bytes - job.peak_bytes, self.cpus - job.cpus)
+
+    def plus(self, job: Running) -> _Room:
+        return _Room(self.memory_bytes + job.claim_bytes, self.cpus + job.cpus)
+
+
+def _admit(state: State) -> tuple[Decision, ...]:
+    room = _Room(
+        min(
+            state.cap_bytes - sum(job.claim_bytes for job in state.running),
+            state.headroom_bytes - sum(job.owed_bytes for job in state.running),
+        ),
+        state.cpus - sum(job.cpus for job in state.running),
+    )
+    running = list(state.running)
+    started: list[Decision] = []
+    at_reservation: tuple[float, _Room] | None = None
+    for wish in _in_order(state):
+        if room.cpus <= 0 and running:
+            break
+        job = _within_reach(wish, state)
+        if running and not room.holds(job):
+            if at_reservation is None:
+                at_reservation = _reservation(job, running, room)
+            continue
+        if at_reservation is not None:
+            moment, spare = at_reservation
+            if job.seconds > moment:
+                if not spare.holds(job):
+                    continue
+                at_reservation = (moment, spare.less(job))
+        started.append(Start(job.job))
+        room = room.less(job)
+        running.append(_just_started(job))
+    return tuple(started)
+
+
+def _in_order(state: State) -> list[Waiting]:
+    """Longest first, but a build of which nothing runs comes before the others."""
+    ordered = sorted(state.waiting, key=lambda job: (-job.seconds, -job.peak_bytes, job.job))
+    served = {job.build for job in state.running}
+    front: list[Waiting] = []
+    rest: list[Waiting] = []
+    for job in ordered:
+        (rest if job.build in served else front).append(job)
+        served.add(job.build)
+    return front + rest
+
+
+def _within_reach(job: Waiting, state: State) -> Waiting:
+    """Expect no more of a job than the machine has: it then runs alone."""
+    if job.peak_bytes <= state.cap_bytes and job.cpus <= state.cpus:
+        return job
+    return replace(
+        job, peak_bytes=min(job.peak_bytes, state.cap_bytes), cpus=min(job.cpus, state.cpus)
+    )
+
+
+def _reservation(head: Waiting, running: list[Running], room: _Room) -> tuple[float, _Room]:
+    """Return in how many seconds the head can start, and what it will leave free then."""
+    moment = 0.0
+    for job in sorted(running, key=lambda job: (job.remaining_seconds, job.job)):
+        if room.holds(head):
+            break
+        moment = job.remaining_seconds
+        room = room.plus(job)
+    return moment, room.less(head)
+
+
+def _just_started(job: Waiting) -> Running:
+    return Running(
+        job=job.job,
+        build=job.build,
+        peak_bytes=job.peak_bytes,
+        seconds=job.seconds,
+        cpus=job.cpus,
+        elapsed_seconds=0.0,
+        rss_bytes=0,
+        is_growing=True,
+    )
