@@ -291,6 +291,8 @@ class UnitRecord:
     status: int
     stderr: str = ""
     """The end of what the compiler wrote to standard error; only of failed calls."""
+    flags: str = ""
+    """Digest of the flags without paths: tells two compilations of one source apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
