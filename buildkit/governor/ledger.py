@@ -1,0 +1,183 @@
+"""The ledger: the jobs of all builds, from arrival to end, in the terms of the policy.
+
+What enters: arrivals, measurements and ends, each with its time. What leaves: the policy's
+decisions, already entered here; whoever holds the processes carries them out. It reads no clock
+and touches no process, so that the live server and the simulator are the same from here on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, assert_never
+
+from buildkit.governor.policy import (
+    Kill,
+    Pause,
+    Resume,
+    Running,
+    Start,
+    State,
+    TooBig,
+    Waiting,
+    decide,
+    raised_peak,
+)
+
+if TYPE_CHECKING:
+    from buildkit.governor.policy import Decision
+
+__all__ = ["Ledger"]
+
+#: A job counts as growing until it has not grown for so long, or for this share of its age if that
+#: is longer; and growing means by at least so much.
+GROWTH_SECONDS = 2.0
+GROWTH_WINDOW_SHARE = 0.05
+GROWTH_SHARE = 0.01
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One job that was started."""
+
+    wish: Waiting
+    rss_bytes: int
+    seen_bytes: int
+    active_seconds: float
+    """Time that it ran, without pauses, up to ``counted_seconds``."""
+    counted_seconds: float
+    grew_seconds: float
+    is_paused: bool = False
+    is_ending: bool = False
+
+    def advance(self, now: float) -> None:
+        if not self.is_paused:
+            self.active_seconds += now - self.counted_seconds
+        self.counted_seconds = now
+
+    def seen(self, now: float) -> Running:
+        return Running(
+            job=self.wish.job,
+            build=self.wish.build,
+            peak_bytes=self.wish.peak_bytes,
+            seconds=self.wish.seconds,
+            cpus=self.wish.cpus,
+            elapsed_seconds=self.active_seconds,
+            rss_bytes=self.rss_bytes,
+            seen_bytes=self.seen_bytes,
+            is_growing=now - self.grew_seconds
+            <= max(GROWTH_SECONDS, GROWTH_WINDOW_SHARE * self.active_seconds),
+            is_paused=self.is_paused,
+            is_ending=self.is_ending,
+        )
+
+
+class Ledger:
+    """Waiting and running jobs under one cap."""
+
+    def __init__(self, *, cap_bytes: int, cpus: int) -> None:
+        self._cap_bytes = cap_bytes
+        self._cpus = cpus
+        self._waiting: dict[int, Waiting] = {}
+        self._running: dict[int, _Entry] = {}
+        self._attempts: dict[int, int] = {}
+        self._arrivals = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many jobs run or are paused."""
+        return len(self._running)
+
+    @property
+    def held_bytes(self) -> int:
+        """What all running jobs hold, as last measured."""
+        return sum(entry.rss_bytes for entry in self._running.values())
+
+    def arrive(
+        self, *, build: str, peak_bytes: int, seconds: float, now: float, cpus: int = 1
+    ) -> int:
+        """Enter a job that asks to start.
+
+        :param peak_bytes: Expected peak of its process tree.
+        :param seconds: Expected duration.
+        :returns: The number that the decisions name it by.
+        """
+        self._arrivals += 1
+        job = self._arrivals
+        self._waiting[job] = Waiting(
+            job=job,
+            build=build,
+            peak_bytes=peak_bytes,
+            seconds=seconds,
+            cpus=cpus,
+            arrived_seconds=now,
+        )
+        return job
+
+    def measure(self, job: int, rss_bytes: int, now: float) -> None:
+        """Enter what the process tree of a running job holds."""
+        entry = self._running[job]
+        if rss_bytes > entry.rss_bytes * (1 + GROWTH_SHARE):
+            entry.grew_seconds = now
+        entry.rss_bytes = rss_bytes
+        entry.seen_bytes = max(entry.seen_bytes, rss_bytes)
+
+    def leave(self, job: int) -> None:
+        """Strike out a job that has ended or whose launcher is gone."""
+        self._waiting.pop(job, None)
+        self._running.pop(job, None)
+        self._attempts.pop(job, None)
+
+    def requeue(self, job: int, now: float) -> None:
+        """Let a running job that was ended for memory wait again, with a raised peak."""
+        entry = self._running.pop(job)
+        self._attempts[job] = self._attempts.get(job, 0) + 1
+        peak = raised_peak(
+            entry.wish.peak_bytes, entry.seen_bytes, self._attempts[job], self._cap_bytes
+        )
+        self._waiting[job] = replace(entry.wish, peak_bytes=peak, arrived_seconds=now)
+
+    def step(self, *, now: float, headroom_bytes: int) -> tuple[Decision, ...]:
+        """Let the policy decide, enter its decisions and return them.
+
+        :param headroom_bytes: What can be taken right now before memory runs out.
+        """
+        for entry in self._running.values():
+            entry.advance(now)
+        decisions = decide(
+            State(
+                now_seconds=now,
+                waiting=tuple(self._waiting.values()),
+                running=tuple(entry.seen(now) for entry in self._running.values()),
+                cap_bytes=self._cap_bytes,
+                headroom_bytes=headroom_bytes,
+                cpus=self._cpus,
+            )
+        )
+        for decision in decisions:
+            self._enter(decision, now)
+        return decisions
+
+    def _enter(self, decision: Decision, now: float) -> None:
+        match decision:
+            case Start(job):
+                self._running[job] = _Entry(
+                    wish=self._waiting.pop(job),
+                    rss_bytes=0,
+                    seen_bytes=0,
+                    active_seconds=0.0,
+                    counted_seconds=now,
+                    grew_seconds=now,
+                )
+            case Pause(job):
+                self._running[job].is_paused = True
+            case Resume(job):
+                self._running[job].is_paused = False
+            case Kill(job) | TooBig(job):
+                self._running[job].is_ending = True
+            case _:
+                assert_never(decision)

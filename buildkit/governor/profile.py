@@ -1,0 +1,207 @@
+"""Profiles: what each translation unit of a package costs, as reviewed data.
+
+What enters: records of a build, or the text of a profile. What leaves: a :class:`Profile`, and its
+text: JSON lines, a head and then one unit per line in the order of their names, so that a new
+recording shows as a readable difference.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from buildkit.errors import Location, RecipeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from buildkit.values import UnitRecord
+
+__all__ = ["Profile", "Unit", "parse_profile", "profile_of", "render_profile"]
+
+#: First version of the format; a reader refuses any other.
+FORMAT = 1
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One compiler call and what it costs."""
+
+    source: str
+    """Relative to the source tree; for a link, its output."""
+    flags: str
+    """Digest of the flags without paths; tells two compilations of one source apart."""
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    """Peak of the whole process tree."""
+
+    @property
+    def cpus(self) -> int:
+        """CPUs that it keeps busy, at least one."""
+        return max(1, round(self.cpu_seconds / self.seconds)) if self.seconds else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The units of one package, version, target and compiler."""
+
+    recipe: str
+    version: str
+    arch: str
+    compiler: str
+    """Name and version, such as ``nvcc 13.0.88``."""
+    recorded: str
+    """How: CPUs, jobs at the same time, and when; for the reviewer."""
+    units: tuple[Unit, ...]
+
+
+def render_profile(profile: Profile) -> str:
+    """Return the text of a profile."""
+    head = {
+        "profile": FORMAT,
+        "recipe": profile.recipe,
+        "version": profile.version,
+        "arch": profile.arch,
+        "compiler": profile.compiler,
+        "recorded": profile.recorded,
+    }
+    units = [
+        {
+            "source": unit.source,
+            "flags": unit.flags,
+            "seconds": round(unit.seconds, 1),
+            "cpu_seconds": round(unit.cpu_seconds, 1),
+            "peak_mib": round(unit.peak_bytes / _MIB),
+        }
+        for unit in sorted(profile.units, key=lambda unit: (unit.source, unit.flags))
+    ]
+    return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in (head, *units))
+
+
+def parse_profile(text: str, *, file: str) -> Profile:
+    """Return the profile that a text holds.
+
+    :param file: Where the text comes from, for the message.
+    :raises RecipeError: if a line is no JSON object of the expected keys; all such lines at once.
+    """
+    lines = text.splitlines()
+    issues: list[str] = []
+    head = _object(lines[0] if lines else "", issues, 1, _HEAD)
+    if head and head["profile"] != FORMAT:
+        issues.append(f"line 1: found format {head['profile']}, allowed {FORMAT}")
+    found = [_object(line, issues, number, _UNIT) for number, line in enumerate(lines[1:], 2)]
+    if issues or head is None:
+        raise RecipeError(
+            f"Profile: {'; '.join(issues)}.",
+            where=Location(file=file),
+            remedy="Record it again with `buildkit profile`.",
+        )
+    return Profile(
+        recipe=head["recipe"],
+        version=head["version"],
+        arch=head["arch"],
+        compiler=head["compiler"],
+        recorded=head["recorded"],
+        units=tuple(
+            Unit(
+                source=unit["source"],
+                flags=unit["flags"],
+                seconds=float(unit["seconds"]),
+                cpu_seconds=float(unit["cpu_seconds"]),
+                peak_bytes=unit["peak_mib"] * _MIB,
+            )
+            for unit in found
+            if unit is not None
+        ),
+    )
+
+
+def profile_of(
+    records: Iterable[UnitRecord],
+    *,
+    root: str,
+    recipe: str,
+    version: str,
+    arch: str,
+    compiler: str,
+    recorded: str,
+) -> Profile:
+    """Return the profile of a recorded build; calls that failed are left out.
+
+    Of several calls for one unit the last successful one counts.
+
+    :param root: Source tree that names of sources become relative to.
+    """
+    units: dict[tuple[str, str], Unit] = {}
+    for record in records:
+        if record.status != 0:
+            continue
+        source = _relative(record.source or record.output, root)
+        units[source, record.flags] = Unit(
+            source=source,
+            flags=record.flags,
+            seconds=record.wall_seconds,
+            cpu_seconds=record.cpu_seconds,
+            peak_bytes=record.peak_bytes,
+        )
+    return Profile(
+        recipe=recipe,
+        version=version,
+        arch=arch,
+        compiler=compiler,
+        recorded=recorded,
+        units=tuple(units.values()),
+    )
+
+
+_HEAD: dict[str, type | tuple[type, ...]] = {
+    "profile": int,
+    "recipe": str,
+    "version": str,
+    "arch": str,
+    "compiler": str,
+    "recorded": str,
+}
+_UNIT: dict[str, type | tuple[type, ...]] = {
+    "source": str,
+    "flags": str,
+    "seconds": (int, float),
+    "cpu_seconds": (int, float),
+    "peak_mib": int,
+}
+
+
+def _object(
+    line: str, issues: list[str], number: int, keys: dict[str, type | tuple[type, ...]]
+) -> dict[str, Any] | None:
+    """Return a line's object if it has just these keys, of these types; else tell why not."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        issues.append(f"line {number}: found no JSON")
+        return None
+    if not isinstance(value, dict) or value.keys() != keys.keys():
+        issues.append(f"line {number}: found other keys, allowed {', '.join(keys)}")
+        return None
+    wrong = [key for key, kind in keys.items() if not _is(value[key], kind)]
+    if wrong:
+        issues.append(f"line {number}: found a wrong value of {', '.join(wrong)}")
+        return None
+    return value
+
+
+def _is(value: object, kind: type | tuple[type, ...]) -> bool:
+    """Tell whether a value is of a kind; numbers are finite, not negative, and no booleans."""
+    if isinstance(value, bool) or not isinstance(value, kind):
+        return False
+    return not isinstance(value, (int, float)) or 0 <= value < float("inf")
+
+
+def _relative(name: str, root: str) -> str:
+    path = PurePosixPath(name)
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
