@@ -64,6 +64,11 @@ class Paths:
         return self.root / "wheels"
 
     @property
+    def history(self) -> Path:
+        """What compiler calls took on this machine."""
+        return self.root / "history-1.sqlite3"
+
+    @property
     def memo(self) -> Path:
         """What probes said of programs, by the programs' file fingerprints."""
         return self.root / "memo"

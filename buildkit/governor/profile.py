@@ -89,9 +89,10 @@ def parse_profile(text: str, *, file: str) -> Profile:
     :param file: Where the text comes from, for the message.
     :raises RecipeError: if a line is no JSON object of the expected keys; all such lines at once.
     """
-    lines = text.splitlines()
+    # Not splitlines(): it also splits at characters that JSON leaves alone in a name.
+    lines = text.removesuffix("\n").split("\n")
     issues: list[str] = []
-    head = _object(lines[0] if lines else "", issues, 1, _HEAD)
+    head = _object(lines[0], issues, 1, _HEAD)
     if head and head["profile"] != FORMAT:
         issues.append(f"line 1: found format {head['profile']}, allowed {FORMAT}")
     found = [_object(line, issues, number, _UNIT) for number, line in enumerate(lines[1:], 2)]
