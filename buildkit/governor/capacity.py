@@ -16,7 +16,14 @@ from pathlib import Path
 from buildkit.errors import ToolchainError
 from buildkit.governor.cgroup import find_cgroups
 
-__all__ = ["Capacity", "jobs_for", "read_capacity", "read_headroom", "render_capacity"]
+__all__ = [
+    "Capacity",
+    "jobs_for",
+    "read_capacity",
+    "read_headroom",
+    "render_capacity",
+    "reserve_for",
+]
 
 _GIB = 1 << 30
 
@@ -78,7 +85,7 @@ def read_capacity(
     return Capacity(
         memory_bytes=memory,
         memory_source=memory_source,
-        reserve_bytes=0 if memory_source == "--memory" else _reserve(memory),
+        reserve_bytes=0 if memory_source == "--memory" else reserve_for(memory),
         cpus=cpus,
         cpu_source=cpu_source,
         free_pids=min((count for count in free if count is not None), default=None),
@@ -121,8 +128,8 @@ def render_capacity(capacity: Capacity) -> str:
     )
 
 
-def _reserve(memory_bytes: int) -> int:
-    """Leave 1.5 GB or 5 % for linkers' helpers, Python and the kernel, but never more than half.
+def reserve_for(memory_bytes: int) -> int:
+    """Return what to leave to Python, the build tool and the kernel: 1.5 GB or 5 %, at most half.
 
     Source: our own choice.
     """

@@ -16,10 +16,11 @@ from buildkit.errors import Location, RecipeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from buildkit.values import UnitRecord
 
-__all__ = ["Profile", "Unit", "parse_profile", "profile_of", "render_profile"]
+__all__ = ["Profile", "Unit", "parse_profile", "profile_of", "read_profile", "render_profile"]
 
 #: First version of the format; a reader refuses any other.
 FORMAT = 1
@@ -81,6 +82,30 @@ def render_profile(profile: Profile) -> str:
         for unit in sorted(profile.units, key=lambda unit: (unit.source, unit.flags))
     ]
     return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in (head, *units))
+
+
+def read_profile(file: Path) -> Profile:
+    """Return the profile in a file.
+
+    :raises RecipeError: if the file cannot be read, is no profile, or holds no unit.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise RecipeError(
+            f"Profile: {reason}.",
+            where=Location(file=str(file)),
+            remedy="Give a file that `buildkit profile` wrote.",
+        ) from error
+    profile = parse_profile(text, file=str(file))
+    if not profile.units:
+        raise RecipeError(
+            "Profile: found no unit, allowed one or more.",
+            where=Location(file=str(file)),
+            remedy="Record it again with `buildkit profile`.",
+        )
+    return profile
 
 
 def parse_profile(text: str, *, file: str) -> Profile:

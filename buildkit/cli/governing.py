@@ -1,0 +1,73 @@
+"""``buildkit simulate``: parse, call one story, print."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from buildkit.errors import Location, RequestError
+from buildkit.request import parse_size
+
+__all__ = ["simulate"]
+
+
+@click.command()
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option("--cores", type=click.IntRange(min=1), metavar="N", help="CPUs.  [default: here]")
+@click.option("--memory", metavar="SIZE", help="Memory, such as 128GiB.  [default: here]")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Replays per rule."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def simulate(
+    profile: Path, cores: int | None, memory: str | None, seeds: int, as_json: bool
+) -> None:
+    """Replay a recorded PROFILE under the governor and under fixed -j rules."""
+    from buildkit.governor.capacity import read_capacity, reserve_for
+    from buildkit.governor.compare import compare, render_comparison
+    from buildkit.governor.profile import read_profile
+    from buildkit.governor.simulate import Machine
+
+    recorded = read_profile(profile)
+    here = read_capacity()
+    memory_bytes = here.memory_bytes if memory is None else _size(memory)
+    machine = Machine(
+        memory_bytes=memory_bytes,
+        cap_bytes=memory_bytes - reserve_for(memory_bytes),
+        cpus=here.cpus if cores is None else cores,
+    )
+    comparison = compare(recorded.units, machine, seeds=seeds)
+    if not as_json:
+        click.echo(f"{recorded.recipe} {recorded.version} for {recorded.arch}")
+        click.echo(render_comparison(comparison))
+        return
+    import json
+
+    rows = [
+        {
+            "rule": row.rule,
+            "jobs": row.jobs,
+            "outcomes": [
+                {"outcome": type(outcome).__name__.lower(), **asdict(outcome)}
+                for outcome in row.outcomes
+            ],
+        }
+        for row in comparison.rows
+    ]
+    document = {
+        "machine": asdict(machine),
+        "bounds_seconds": {**asdict(comparison.bounds), "best": comparison.bounds.best},
+        "rows": rows,
+    }
+    click.echo(json.dumps(document, indent=2))
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise RequestError(
+            f"Memory: {error}.", where=Location(file="command line", key="--memory")
+        ) from None
