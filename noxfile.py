@@ -11,7 +11,7 @@ nox.options.sessions = ["lint", "tests"]
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style, types, floors."""
-    session.install("-e", ".", "ruff", "mypy", "import-linter", "msgspec", "nox")
+    session.install("-e", ".[dev]")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
@@ -21,12 +21,12 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The default set of tests."""
-    session.install("-e", ".", "pytest", "hypothesis", "jsonschema", "pytest-timeout")
+    session.install("-e", ".[test]")
     session.run("python", "-m", "pytest", *session.posargs)
 
 
 @nox.session
 def real(session: nox.Session) -> None:
     """Build real packages for real."""
-    session.install("-e", ".", "pytest", "hypothesis", "jsonschema", "pytest-timeout")
+    session.install("-e", ".[test]")
     session.run("python", "-m", "pytest", "-m", "real", "--timeout", "0", *session.posargs)

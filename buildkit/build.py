@@ -9,12 +9,13 @@ group, isolated where the system allows it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from buildkit import launcher
 from buildkit.backend import BackendError, read_backend, run_hooks
-from buildkit.errors import CompileError, RecipeError, ToolchainError
+from buildkit.errors import CompileError, Location, RecipeError, RequestError, ToolchainError
 from buildkit.events import Progress
 from buildkit.fs import remove_tree, write_atomic
 from buildkit.values import BuiltWheel
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from buildkit.run import Runner
     from buildkit.values import PatchedTree, Plan, UnitRecord
 
-__all__ = ["SOURCE_DATE_EPOCH", "Workshop", "build_variables", "build_wheel", "prepare_slot"]
+__all__ = [
+    "SOURCE_DATE_EPOCH",
+    "Workshop",
+    "build_variables",
+    "build_wheel",
+    "built_before",
+    "prepare_slot",
+    "write_launcher",
+]
 
 #: Time of everything in a wheel, so that equal inputs give equal bytes: the first that a zip
 #: archive can hold, 1980-01-01. Source: reproducible-builds.org "SOURCE_DATE_EPOCH"; PKWARE APPNOTE
@@ -38,6 +47,9 @@ __all__ = ["SOURCE_DATE_EPOCH", "Workshop", "build_variables", "build_wheel", "p
 SOURCE_DATE_EPOCH = 315532800
 
 _NINJA = re.compile(r"\[(\d+)/(\d+)\]\s*(.*)")
+
+#: A source file in a line of ninja, which prints its command or what CMake says of it.
+_SOURCE = re.compile(r"([^\s/]+\.(?:cu|cpp|cxx|cc|c))(?:\.o)?\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +86,9 @@ def prepare_slot(slot: Slot, plan: Plan) -> bool:
     if not was_kept:
         remove_tree(slot.root)
     slot.root.mkdir(parents=True, exist_ok=True)
-    for folder in (slot.dist, slot.result, slot.temporary):
-        remove_tree(folder)
-        folder.mkdir()
-    slot.build.mkdir(exist_ok=True)
+    remove_tree(slot.temporary)
+    for folder in (slot.temporary, slot.build):
+        folder.mkdir(exist_ok=True)
     write_atomic(slot.stamp, stamp.encode())
     return was_kept
 
@@ -92,7 +103,8 @@ def build_wheel(
     """
     slot = workshop.slot
     _forget_stale_files(slot)
-    _write_launcher(plan, workshop)
+    write_launcher(plan, workshop)
+    earlier = len(launcher.read_records(slot.records))
     backend = read_backend(tree.path)
     variables = build_variables(plan, workshop)
     if plan.backend == "cmake" and not backend.is_scikit_build:
@@ -115,10 +127,49 @@ def build_wheel(
                 ),
             )
     except BackendError as failure:
-        raise _explain(failure, plan, slot) from None
-    return BuiltWheel(
-        path=slot.dist / name, units=launcher.read_records(slot.records), log=slot.log
-    )
+        raise _explain(failure, plan, slot, launcher.read_records(slot.records)[earlier:]) from None
+    records = launcher.read_records(slot.records)
+    _tell_code(plan, records[earlier:], events)
+    return BuiltWheel(path=slot.dist / name, units=_latest(records), log=slot.log)
+
+
+def built_before(slot: Slot) -> BuiltWheel:
+    """Return the wheel that the last build left in a slot.
+
+    :raises RequestError: if there is none.
+    """
+    wheels = sorted(slot.dist.glob("*.whl"))
+    if len(wheels) != 1:
+        raise RequestError(
+            f"No wheel of an earlier build lies in {slot.dist}.",
+            where=Location(file="command line", key="--from-step"),
+            remedy="Leave --from-step away, or say --from-step build.",
+        )
+    records = launcher.read_records(slot.records)
+    return BuiltWheel(path=wheels[0], units=_latest(records), log=slot.log)
+
+
+def _latest(records: tuple[UnitRecord, ...]) -> tuple[UnitRecord, ...]:
+    """Return the last record of each output: a resumed build takes objects of an earlier one."""
+    return tuple({record.output or record.source: record for record in records}.values())
+
+
+def _tell_code(plan: Plan, records: tuple[UnitRecord, ...], events: Events) -> None:
+    """Tell what became of the GPU targets that the project's build named."""
+    count = Counter(record.decision for record in records if record.source)
+    units = count["pinned"] + count["kept"] + count["replaced"] + count["none"]
+    events.fact("units", str(units))
+    for decision in ("pinned", "kept", "replaced"):
+        events.fact(decision, str(count[decision]))
+    if plan.toolchain.cuda_root is None or not units:
+        return
+    told = ", ".join(f"{count[word]} {word}" for word in ("pinned", "kept", "replaced"))
+    events.step("compiled", f"{units} units; GPU targets of nvcc calls: {told}")
+    if not count["pinned"] + count["replaced"]:
+        events.warning(f"No compiler call was pinned to {plan.arch.name}; see {plan.recipe}'s log.")
+    for record in records:
+        if record.decision == "kept":
+            events.warning(f"{record.source} names no code for {plan.arch.name}: left as it is.")
 
 
 def _follow(events: Events) -> Callable[[str], None]:
@@ -127,7 +178,8 @@ def _follow(events: Events) -> Callable[[str], None]:
     def on_line(line: str) -> None:
         found = _NINJA.match(line)
         if found is not None:
-            current = found[3].rsplit(" ", 1)[-1]
+            named = _SOURCE.search(found[3])
+            current = named[1] if named else found[3].rsplit(" ", 1)[-1]
             events.progress(
                 Progress(done=int(found[1]), total=int(found[2]), unit="steps", current=current)
             )
@@ -236,7 +288,7 @@ def _cmake_arguments(plan: Plan, workshop: Workshop) -> str:
 # --- launcher ------------------------------------------------------------------------------------
 
 
-def _write_launcher(plan: Plan, workshop: Workshop) -> None:
+def write_launcher(plan: Plan, workshop: Workshop) -> None:
     """Tell ``bk-launch`` what to do, and put the compilers' names in front of it."""
     slot = workshop.slot
     tools = {"gcc": _tool(plan, "gcc"), "g++": _tool(plan, "g++")}
@@ -262,14 +314,16 @@ def _forget_stale_files(slot: Slot) -> None:
     for pattern in ("lib*", "bdist*"):
         for folder in slot.build.glob(pattern):
             remove_tree(folder)
-    slot.records.unlink(missing_ok=True)
+    remove_tree(slot.dist)
+    slot.dist.mkdir()
     slot.log.unlink(missing_ok=True)
     write_atomic(slot.setuptools_config, f"[build]\nbuild_base = {slot.build}\n".encode())
 
 
-def _explain(failure: BackendError, plan: Plan, slot: Slot) -> CompileError:
+def _explain(
+    failure: BackendError, plan: Plan, slot: Slot, units: tuple[UnitRecord, ...]
+) -> CompileError:
     """Return the error that names the first unit that failed, or the end of the log."""
-    units = launcher.read_records(slot.records)
     failed = next((unit for unit in units if unit.status != 0 and unit.source), None)
     kept = f"The build stays in {slot.root}; `buildkit shell {plan.recipe}` opens it."
     if failed is None:

@@ -67,6 +67,11 @@ class Runner(Protocol):
     ) -> int:
         """Run a long command, write both its outputs to a log line by line, return its status."""
 
+    def attach(
+        self, argv: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path | None = None
+    ) -> int:
+        """Run a command on our own terminal and return its status."""
+
 
 class ProcessRunner:
     """Runs real processes."""
@@ -134,6 +139,28 @@ class ProcessRunner:
             _stop(process)
             raise
 
+    def attach(
+        self, argv: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path | None = None
+    ) -> int:
+        """Run a command on our own terminal and return its status.
+
+        It stays in our process group, so that the terminal's signals reach it, and it alone
+        decides what they do.
+
+        :returns: Exit status; 128 plus the signal number if a signal ended it.
+        :raises ToolchainError: if the program is not found.
+        """
+        # A handler, not SIG_IGN: only a handler is reset in the child.
+        before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+        try:
+            process = subprocess.Popen(
+                [_find(argv, env), *(str(part) for part in argv[1:])], env=dict(env), cwd=cwd
+            )
+            status = process.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return status if status >= 0 else 128 - status
+
 
 def render_command(argv: Sequence[str | Path]) -> str:
     """Return the command as a line that can be pasted into a shell.
@@ -155,6 +182,17 @@ def render_environment(env: Mapping[str, str], base: Mapping[str, str]) -> list[
     return lines
 
 
+def _find(argv: Sequence[str | Path], env: Mapping[str, str]) -> str:
+    """Return the path of the program, looked up in the child's own PATH."""
+    program = shutil.which(str(argv[0]), path=env.get("PATH", os.defpath))
+    if program is None:
+        raise ToolchainError(
+            f"Program {str(argv[0])!r} was not found in PATH={env.get('PATH', '')}.",
+            remedy="Install it, or add its directory to PATH.",
+        )
+    return program
+
+
 def _start(
     argv: Sequence[str | Path],
     *,
@@ -162,14 +200,8 @@ def _start(
     cwd: Path | None,
     stderr: int,
 ) -> subprocess.Popen[bytes]:
-    program = shutil.which(str(argv[0]), path=env.get("PATH", os.defpath))
-    if program is None:
-        raise ToolchainError(
-            f"Program {str(argv[0])!r} was not found in PATH={env.get('PATH', '')}.",
-            remedy="Install it, or add its directory to PATH.",
-        )
     return subprocess.Popen(
-        [program, *(str(part) for part in argv[1:])],
+        [_find(argv, env), *(str(part) for part in argv[1:])],
         env=dict(env),
         cwd=cwd,
         stdin=subprocess.DEVNULL,

@@ -52,6 +52,11 @@ class ScriptedRunner:
                 on_line(line)
         return answer.status
 
+    def attach(
+        self, argv: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path | None = None
+    ) -> int:
+        return self.capture(argv, env=env, cwd=cwd).status
+
 
 def says(stdout: str = "", *, status: int = 0, stderr: str = "") -> Completed:
     """What a scripted command answers."""

@@ -1,0 +1,220 @@
+"""``buildkit plan``, ``make`` and ``shell``: parse, call one story, print."""
+
+from __future__ import annotations
+
+import json
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from buildkit.cli.options import json_option, kit_from, recipes_option
+from buildkit.request import SETTINGS, Request, cascade, parse_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from buildkit.make import Made
+    from buildkit.values import Plan
+
+__all__ = ["make", "plan", "shell"]
+
+_FLAGS = {"offline": {"is_flag": True}, "memory": {"metavar": "SIZE"}, "jobs": {"metavar": "N"}}
+
+
+def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that make a request, and pass it as ``request``."""
+
+    @wraps(command)
+    def parsed(
+        name: str,
+        version: str | None,
+        constraints: tuple[str, ...],
+        environment: Path | None,
+        has_no_local: bool,
+        **values: Any,
+    ) -> Any:
+        flags = {setting: values.pop(setting) for setting in SETTINGS}
+        from buildkit.environ import process_environment
+
+        request = parse_request(
+            name,
+            cascade(flags, process_environment()),
+            version=version,
+            constraints=constraints,
+            existing_environment=environment,
+            has_local_version=not has_no_local,
+        )
+        return command(request=request, **values)
+
+    for name, setting in reversed(SETTINGS.items()):
+        extra: Mapping[str, Any] = _FLAGS.get(name, {})
+        parsed = click.option(
+            setting.flag, name, help=f"{setting.help}  [env: {setting.variable}]", **extra
+        )(parsed)
+    for decorator in (
+        click.option(
+            "--no-local",
+            "has_no_local",
+            is_flag=True,
+            help="Leave the local version label (+cu130.sm120.k1a2b3c4d) away.",
+        ),
+        click.option(
+            "--env",
+            "environment",
+            type=click.Path(path_type=Path),
+            metavar="PYTHON",
+            help="Build in the environment of this interpreter instead of an isolated one.",
+        ),
+        click.option(
+            "--with",
+            "constraints",
+            multiple=True,
+            metavar="REQ",
+            help="Narrow a build requirement, such as 'torch==2.11.0'; may be repeated.",
+        ),
+        click.option("--version", metavar="V", help="Version to build.  [default: the recipe's]"),
+        click.argument("name"),
+    ):
+        parsed = decorator(parsed)
+    return recipes_option(json_option(parsed))
+
+
+@click.command()
+@request_options
+@click.option(
+    "--explain", is_flag=True, help="Say how the key differs from the nearest wheel in the cache."
+)
+def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bool) -> None:
+    """Show what a make would do, and everything that its key covers. Runs nothing.
+
+    Example: buildkit plan demo-kernel --arch sm120
+    """
+    from buildkit.cache import look_up, nearest_fields
+    from buildkit.make import draft
+    from buildkit.plan import difference
+
+    with kit_from(recipes, as_json=as_json) as kit:
+        drafted = draft(request, kit)
+        hit = look_up(kit.paths, drafted.plan.recipe, drafted.plan.key)
+        lines: tuple[str, ...] = ()
+        if explain and hit is None:
+            near = nearest_fields(kit.paths, drafted.plan.recipe, drafted.plan.key_fields)
+            if near is None:
+                lines = ("The cache holds no wheel of this recipe.",)
+            else:
+                lines = difference(near, drafted.plan.key_fields)
+    if as_json:
+        click.echo(json.dumps(_plan_document(drafted.plan, is_cached=hit is not None, why=lines)))
+        return
+    click.echo(_render_plan(drafted.plan))
+    click.echo(f"cache    {'hit: ' + str(hit.wheel) if hit else 'miss'}")
+    for line in lines:
+        click.echo(f"         {line}")
+
+
+@click.command()
+@request_options
+@click.option(
+    "--keep", "is_kept", is_flag=True, help="Keep the temporary files of the compilers too."
+)
+@click.option(
+    "--clean", "is_clean", is_flag=True, help="Forget the objects of earlier builds first."
+)
+@click.option(
+    "--from-step",
+    type=click.Choice(["fetch", "build", "verify"]),
+    default="fetch",
+    help="Go on from a step of the last make, with what it left.  [default: fetch]",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show what the build prints.")
+def make(
+    request: Request,
+    recipes: tuple[Path, ...],
+    as_json: bool,
+    **choices: Any,
+) -> None:
+    """Make a wheel and verify the GPU code in it.
+
+    The wheel's path is the only line on standard output.
+
+    Example: buildkit make demo-kernel --arch sm120
+    """
+    from buildkit.make import make as story
+
+    with kit_from(recipes, as_json=as_json, verbose=choices.pop("verbose")) as kit:
+        made = story(request, kit, **choices)
+    click.echo(json.dumps(_made_document(made)) if as_json else str(made.wheel))
+
+
+@click.command()
+@request_options
+@click.option("--command", "-c", metavar="LINE", help="Run this line instead of a shell.")
+@click.option(
+    "--keep-source",
+    "keeps_source",
+    is_flag=True,
+    help="Open the source as it was left, instead of a fresh one.",
+)
+def shell(
+    request: Request,
+    recipes: tuple[Path, ...],
+    as_json: bool,
+    command: str | None,
+    keeps_source: bool,
+) -> None:
+    """Open the prepared source and build environment of a recipe for a person.
+
+    Example: buildkit shell demo-kernel --arch sm120
+    """
+    from buildkit.shell import open_shell
+
+    with kit_from(recipes, as_json=as_json) as kit:
+        status = open_shell(request, kit, command=command, keeps_source=keeps_source)
+    raise click.exceptions.Exit(status)
+
+
+def _plan_document(plan: Plan, *, is_cached: bool, why: tuple[str, ...]) -> dict[str, object]:
+    return {
+        "recipe": plan.recipe,
+        "version": plan.version,
+        "local_version": plan.local_version,
+        "arch": plan.arch.name,
+        "code": plan.code.name,
+        "key": plan.key,
+        "key_fields": {field.name: field.value for field in plan.key_fields},
+        "jobs": plan.jobs,
+        "isolation": plan.isolation,
+        "unpinned": [f"{source.description}: {source.reason}" for source in plan.unpinned],
+        "cached": is_cached,
+        "why": list(why),
+    }
+
+
+def _made_document(made: Made) -> dict[str, object]:
+    return {
+        "status": "ok",
+        "wheel": str(made.wheel),
+        "sha256": made.entry.sha256,
+        "key": made.entry.key,
+        "cached": made.is_cached,
+        "verdict": made.entry.verdict,
+        "targets": list(made.entry.targets),
+    }
+
+
+def _render_plan(plan: Plan) -> str:
+    label = f"+{plan.local_version}" if plan.local_version else ""
+    lines = [
+        f"recipe   {plan.recipe}",
+        f"wheel    {plan.project} {plan.version}{label}",
+        f"target   {plan.arch.name} ({plan.code.gencode})",
+        f"jobs     {plan.jobs}",
+        f"network  {plan.isolation}",
+        f"key      {plan.key}",
+    ]
+    lines += [f"  {field.name} = {field.value}" for field in plan.key_fields]
+    for source in plan.unpinned:
+        lines.append(f"unpinned {source.description}: {source.reason}")
+    return "\n".join(lines)

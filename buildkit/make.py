@@ -1,0 +1,193 @@
+"""The story of a ``make``: a recipe becomes a plan, the plan becomes a wheel.
+
+Load, survey, plan, look up; on a miss hold the slot's lock and look again, then fetch, unpack,
+patch, build, verify, store; place the wheel. A stage that fails leaves the slot for a person to
+look at and for the next ``make`` to go on from; the cache and the output directory change only by
+whole wheels.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from buildkit.cache import look_up, store_wheel
+from buildkit.errors import JobError, SourceError
+from buildkit.fs import clone_file, locked, remove_tree
+from buildkit.plan import plan_make
+from buildkit.recipe import find_recipe, read_recipe, version_of
+from buildkit.survey import survey
+from buildkit.values import CacheEntry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from buildkit.kit import Kit
+    from buildkit.paths import Slot
+    from buildkit.recipe.model import Recipe
+    from buildkit.request import Request
+    from buildkit.values import Plan, VerifiedWheel
+
+__all__ = ["Drafted", "FromStep", "Made", "draft", "make"]
+
+FromStep = Literal["fetch", "build", "verify"]
+"""Where a ``make`` begins: anew, with the slot's source as it stands, or with its last wheel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted:
+    """A recipe and the plan that was made from it."""
+
+    recipe: Recipe
+    recipe_file: Path
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """The outcome of a ``make``."""
+
+    plan: Plan
+    entry: CacheEntry
+    wheel: Path
+    """In the output directory."""
+    is_cached: bool
+    """Whether the wheel was there already."""
+
+
+def draft(request: Request, kit: Kit) -> Drafted:
+    """Return the plan for a request; runs nothing but probes."""
+    file = find_recipe(request.recipe, kit.recipe_folders)
+    recipe = read_recipe(file)
+    version = version_of(recipe, request.version)
+    facts = survey(recipe, version, file, request, kit)
+    return Drafted(recipe=recipe, recipe_file=file, plan=plan_make(recipe, version, request, facts))
+
+
+def make(
+    request: Request,
+    kit: Kit,
+    *,
+    from_step: FromStep = "fetch",
+    is_clean: bool = False,
+    is_kept: bool = False,
+) -> Made:
+    """Make the wheel that a request asks for.
+
+    :param is_clean: Forget the objects of earlier builds.
+    :param is_kept: Leave the build's TMPDIR too.
+    :raises BuildkitError: of the family of the stage that failed; the cache and the output
+        directory are then as they were.
+    """
+    drafted = draft(request, kit)
+    plan = drafted.plan
+    is_fresh = from_step == "fetch" and not is_clean
+    entry = look_up(kit.paths, plan.recipe, plan.key) if is_fresh else None
+    is_cached = entry is not None
+    if entry is None:
+        _refuse_unpinned(drafted)
+        entry, is_cached = _make_once(
+            drafted, request, kit, from_step=from_step, is_clean=is_clean, is_kept=is_kept
+        )
+    wheel = _place(entry, request.out)
+    return Made(plan=plan, entry=entry, wheel=wheel, is_cached=is_cached)
+
+
+def _refuse_unpinned(drafted: Drafted) -> None:
+    unpinned = drafted.plan.unpinned
+    if unpinned:
+        listed = "; ".join(f"{source.description}: {source.reason}" for source in unpinned)
+        raise SourceError(
+            f"{drafted.plan.recipe} {drafted.plan.version} has sources without a pin ({listed}).",
+            remedy=f"Run `buildkit pin {drafted.plan.recipe} --version {drafted.plan.version}`.",
+        )
+
+
+def _make_once(
+    drafted: Drafted,
+    request: Request,
+    kit: Kit,
+    *,
+    from_step: FromStep,
+    is_clean: bool,
+    is_kept: bool,
+) -> tuple[CacheEntry, bool]:
+    """Build while holding the slot; whoever waited for another ``make`` takes its wheel."""
+    from buildkit.prepare import slot_of
+
+    plan = drafted.plan
+    slot = slot_of(kit.paths, plan)
+
+    def tell() -> None:
+        kit.events.step("wait", f"another make is building in {slot.root}")
+
+    with locked(slot.lock, waiting=tell):
+        if from_step == "fetch" and not is_clean:
+            entry = look_up(kit.paths, plan.recipe, plan.key)
+            if entry is not None:
+                return entry, True
+        if is_clean:
+            remove_tree(slot.root)
+        try:
+            return _run(drafted, slot, request, kit, from_step), False
+        finally:
+            if not is_kept:
+                with suppress(OSError):
+                    remove_tree(slot.temporary)
+
+
+def _run(
+    drafted: Drafted, slot: Slot, request: Request, kit: Kit, from_step: FromStep
+) -> CacheEntry:
+    """Prepare, build, verify, store."""
+    from buildkit.build import build_wheel, built_before
+    from buildkit.prepare import prepare
+    from buildkit.verify import verify_build
+
+    plan = drafted.plan
+    ready = prepare(drafted.recipe, plan, slot, request, kit, keeps_source=from_step != "fetch")
+    if from_step == "verify":
+        built = built_before(slot)
+    else:
+        kit.events.step("build", f"{plan.jobs} at a time, {plan.isolation}; log {slot.log}")
+        built = build_wheel(plan, ready.tree, ready.workshop, runner=kit.runner, events=kit.events)
+    if ready.is_edited:
+        plan = replace(plan, local_version=_edited(plan.local_version))
+    verified = verify_build(plan, drafted.recipe, ready.tree, built, ready.workshop, kit)
+    if ready.is_edited:
+        kit.events.warning("The source was edited by hand: the wheel does not enter the cache.")
+        return _unstored(plan, verified)
+    kit.events.step("store")
+    return store_wheel(kit.paths, plan, verified)
+
+
+def _edited(label: str) -> str:
+    return f"{label}.edited" if label else "edited"
+
+
+def _unstored(plan: Plan, wheel: VerifiedWheel) -> CacheEntry:
+    targets = sorted({name for library in wheel.gpu_code for name in library.sass})
+    return CacheEntry(
+        key=plan.key,
+        wheel=wheel.path,
+        sha256=wheel.sha256,
+        verdict=wheel.verdict,
+        targets=tuple(targets),
+    )
+
+
+def _place(entry: CacheEntry, out: Path) -> Path:
+    """Put the wheel into the output directory, whole or not at all.
+
+    :raises JobError: if the directory cannot be written; the wheel is in the cache then.
+    """
+    destination = out / entry.wheel.name
+    try:
+        clone_file(entry.wheel, destination)
+    except OSError as error:
+        raise JobError(
+            f"Output directory {out}: {error.strerror or error}.",
+            remedy=f"Give another one with --out; the wheel itself is at {entry.wheel}.",
+        ) from error
+    return destination
