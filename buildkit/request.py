@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from buildkit.arch import GpuArch, parse_arch
 from buildkit.errors import ArchError, Location, RequestError, nearest
+from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,6 @@ __all__ = [
     "cascade",
     "config_file",
     "parse_request",
-    "parse_size",
 ]
 
 
@@ -84,8 +84,6 @@ SETTINGS: dict[str, Setting] = {
     ),
 }
 """Every setting of the cascade; its name is the key in the configuration file."""
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def cascade(
@@ -150,24 +148,6 @@ def config_file(environment: Mapping[str, str]) -> Path:
         return Path(named).expanduser()
     base = environment.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "buildkit" / "config.toml"
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes that a text such as ``12GiB``, ``1.5G`` or ``800 MB`` names.
-
-    Decimal units (``GB``) are read as binary ones: what people mean by "12 GB of memory".
-
-    >>> parse_size("1.5GiB"), parse_size("2048")
-    (1610612736, 2048)
-
-    :raises ValueError: if the text is no size, or not positive.
-    """
-    import re
-
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
-    if found is None or float(found[1]) <= 0:
-        raise ValueError(f"found {text!r}, allowed a number with KiB, MiB, GiB or TiB, as 12GiB")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
 def _read_config(file: Path) -> dict[str, Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "GpuCode",
     "ImportPassed",
     "ImportSkipped",
+    "IndexSettings",
     "KeyField",
     "LocalTree",
     "PatchedTree",
@@ -93,6 +94,22 @@ class Unpinned:
 
 
 ResolvedSource = PinnedArchive | PinnedCommit | LocalTree | Unpinned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSettings:
+    """How the user's pip reaches package indexes. Addresses may hold credentials."""
+
+    index_url: str | None = None
+    """None: pip's own default."""
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    cert: str | None = None
+    client_cert: str | None = None
+    proxy: str | None = None
+    trusted_hosts: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from buildkit.errors import ArchError, BuildkitError, RequestError
-from buildkit.request import Request, cascade, parse_request, parse_size
+from buildkit.request import Request, cascade, parse_request
+from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

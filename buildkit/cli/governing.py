@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from buildkit.errors import Location, RequestError
-from buildkit.request import parse_size
+from buildkit.sizes import parse_size
 
 __all__ = ["simulate"]
 

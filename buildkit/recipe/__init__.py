@@ -1,1 +1,19 @@
-"""Recipe files: their model, and how they are found, read and checked."""
+"""Recipes: TOML files that say what to fetch, patch, compile and check."""
+
+from buildkit.recipe.catalogue import (
+    find_recipe,
+    list_recipes,
+    lock_file,
+    patch_directory,
+    version_of,
+)
+from buildkit.recipe.decode import read_recipe
+
+__all__ = [
+    "find_recipe",
+    "list_recipes",
+    "lock_file",
+    "patch_directory",
+    "read_recipe",
+    "version_of",
+]

@@ -1,1 +1,1 @@
-"""Tools: probed, locked, installed into isolated environments."""
+"""Tools: which interpreter, compiler and CUDA toolkit a build uses, and its environment."""

@@ -1,0 +1,73 @@
+"""The uv that is installed with the kit, and how it is told of the user's package index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from buildkit.environ import base_environment
+from buildkit.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from buildkit.paths import Paths
+    from buildkit.values import IndexSettings
+
+__all__ = ["index_arguments", "uv_binary", "uv_environment"]
+
+
+def uv_binary() -> str:
+    """Return the path of the kit's own uv; not PATH's, whose version nobody pinned.
+
+    :raises ToolchainError: if it is missing.
+    """
+    from uv import find_uv_bin
+
+    try:
+        return str(find_uv_bin())
+    except FileNotFoundError as error:
+        raise ToolchainError(
+            "The program uv, which comes with the kit, is missing.",
+            remedy="Install the kit again: `pip install --force-reinstall uv`.",
+        ) from error
+
+
+def uv_environment(
+    environment: Mapping[str, str], settings: IndexSettings, paths: Paths
+) -> dict[str, str]:
+    """Return the whole environment of a call of uv.
+
+    No configuration file of the user's own takes part: the index is the one of the kit's settings.
+    Addresses go through variables, because they may hold credentials and arguments are for all
+    users of a machine to see.
+    """
+    variables = base_environment(environment, network=True)
+    variables |= {
+        "UV_CACHE_DIR": str(paths.uv),
+        "UV_NO_CONFIG": "1",
+        "UV_NO_PROGRESS": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_HTTP_TIMEOUT": str(int(settings.timeout_seconds or 60)),
+    }
+    if settings.index_url:
+        variables["UV_DEFAULT_INDEX"] = settings.index_url
+    if settings.extra_index_urls:
+        variables["UV_EXTRA_INDEX_URL"] = " ".join(settings.extra_index_urls)
+    if settings.find_links:
+        variables["UV_FIND_LINKS"] = ",".join(settings.find_links)
+    if settings.cert:
+        variables["SSL_CERT_FILE"] = settings.cert
+    if settings.client_cert:
+        variables["SSL_CLIENT_CERT"] = settings.client_cert
+    if settings.proxy:
+        variables |= {"HTTP_PROXY": settings.proxy, "HTTPS_PROXY": settings.proxy}
+    if settings.trusted_hosts:
+        variables["UV_INSECURE_HOST"] = " ".join(settings.trusted_hosts)
+    return variables
+
+
+def index_arguments(settings: IndexSettings, *, is_offline: bool) -> Sequence[str]:
+    """Return the switches that have no variable."""
+    arguments = ["--offline"] if is_offline else []
+    return [*arguments, "--no-index"] if settings.no_index else arguments
