@@ -53,14 +53,15 @@ def digest_value(value: Any) -> Digest:
 def digest_tree(root: Path) -> Digest:
     """Return the digest of a directory: relative names, executable bits, links and contents.
 
-    Times, owners and the place of ``root`` do not count. ``.git`` directories are left out.
+    Times, owners and the place of ``root`` do not count. ``.git`` and ``__pycache__`` directories
+    are left out.
 
     :raises OSError: if a file cannot be read.
     """
     entries: list[list[str]] = []
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
-        if ".git" in relative.parts:
+        if ".git" in relative.parts or "__pycache__" in relative.parts:
             continue
         name = relative.as_posix()
         if path.is_symlink():

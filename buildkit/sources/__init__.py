@@ -1,1 +1,5 @@
-"""Sources: pinned, fetched, unpacked."""
+"""Sources: pinned, fetched, checked and unpacked."""
+
+from buildkit.sources.resolve import resolve_source
+
+__all__ = ["resolve_source"]

@@ -122,7 +122,7 @@ def wheels_lock(python: PythonIdentity, *, memo: Path) -> EnvLock:
 def accepts(
     nvcc: Path, arch: GpuArch, *, runner: Runner, environment: Mapping[str, str], memo: Path
 ) -> bool:
-    """Tell whether an nvcc can build a target, by a dry run: it lists no ``a`` or ``f`` variants."""
+    """Tell whether an nvcc can build a target, by a dry run: its list lacks variants."""
 
     def ask() -> dict[str, str]:
         done = runner.capture(
