@@ -1,0 +1,142 @@
+"""The Python side of the native programs: where they lie, what they are told, what they report.
+
+``bk-launch`` stands before every compiler call of a build; ``bk-isolate`` runs the build without
+network. What enters: a target, rules, tools. What leaves: a configuration text, command lines, and
+the records of calls. How they work is told in ``buildkit/native``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from buildkit.arch import TARGETS, parse_arch, pins
+from buildkit.environ import base_environment
+from buildkit.errors import RecipeError, ToolchainError
+from buildkit.values import FlagRule, UnitRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from buildkit.arch import GpuArch
+    from buildkit.run import Runner
+
+__all__ = [
+    "Isolation",
+    "binary",
+    "isolated",
+    "probe_isolation",
+    "read_records",
+    "render_config",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """What the system allows a build to be kept from."""
+
+    network: bool
+    """It runs in a network namespace."""
+    pid: bool
+    """It runs in a process namespace, which ends with it."""
+
+    @property
+    def description(self) -> str:
+        """What a plan says of it."""
+        return "no network" if self.network else "network open: no namespaces here"
+
+
+def binary(name: Literal["bk-launch", "bk-isolate"]) -> Path:
+    """Return the path of a native program.
+
+    In an editable install the program lies in site-packages and the package in the checkout; the
+    package's search path names both.
+
+    :raises ToolchainError: if it was not installed.
+    """
+    from pathlib import Path
+
+    import buildkit
+
+    for folder in buildkit.__path__:
+        program = Path(folder) / "bin" / name
+        if program.is_file():
+            return program
+    raise ToolchainError(
+        f"The program {name}, which comes with the kit, is missing in {buildkit.__path__[0]}.",
+        remedy="Install the kit with `pip install .`; its native part is built then.",
+    )
+
+
+def probe_isolation(runner: Runner, environment: Mapping[str, str]) -> Isolation:
+    """Ask the system what it allows."""
+    done = runner.capture(
+        [binary("bk-isolate"), "--probe"], env=base_environment(environment), timeout_seconds=30
+    )
+    words = done.stdout.split()
+    return Isolation(network="network" in words, pid="pid" in words)
+
+
+def isolated(argv: Sequence[str], isolation: Isolation) -> list[str]:
+    """Return the command line that runs a command as isolated as the system allows."""
+    flags = [
+        *(["--no-network"] if isolation.network else []),
+        *(["--pid"] if isolation.pid else []),
+    ]
+    if not flags:
+        return list(argv)
+    return [str(binary("bk-isolate")), *flags, "--", *argv]
+
+
+def render_config(
+    *,
+    target: GpuArch,
+    without_code: Literal["keep", "replace", "drop"],
+    rules: Sequence[FlagRule],
+    tools: Mapping[str, Path],
+    records: Path,
+) -> str:
+    """Return what ``BK_LAUNCH_CONFIG`` has to hold.
+
+    :param tools: Compilers by the name of their shim.
+    :raises RecipeError: if a value holds a line end or a tab, which the format has no room for.
+    """
+    lines = [f"gencode {target.gencode}", f"without-code {without_code}"]
+    for code in map(parse_arch, TARGETS):
+        if pins(code, target):
+            lines += [f"accept {code.sm}", f"accept lto_{code.number}{code.variant}"]
+    for rule in rules:
+        _refuse_control(rule.old + rule.new, "a flag rule")
+        lines.append(f"rule {rule.language}\t{rule.old}\t{rule.new}")
+    for name, path in tools.items():
+        _refuse_control(str(path), "the path of a compiler")
+        lines.append(f"tool {name}\t{path}")
+    _refuse_control(str(records), "the path of the cache")
+    lines.append(f"records {records}")
+    return "\n".join([*lines, ""])
+
+
+def read_records(path: Path) -> tuple[UnitRecord, ...]:
+    """Return the records of a build, oldest first; lines that a kill tore are left out."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return ()
+    return tuple(_records(lines))
+
+
+def _records(lines: Sequence[bytes]) -> Iterator[UnitRecord]:
+    for line in lines:
+        try:
+            yield UnitRecord(**json.loads(line))
+        except (ValueError, TypeError):
+            continue
+
+
+def _refuse_control(text: str, what: str) -> None:
+    if any(mark in text for mark in "\n\r\t\0"):
+        raise RecipeError(
+            f"A line end or tab stands in {what}: found {text!r}.", remedy="Take it out."
+        )

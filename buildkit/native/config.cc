@@ -1,0 +1,80 @@
+#include "config.h"
+
+#include <cstdio>
+
+namespace bk {
+namespace {
+
+Language ParseLanguage(std::string_view text) {
+  if (text == "cuda") return Language::kCuda;
+  if (text == "c++") return Language::kCxx;
+  if (text == "c") return Language::kC;
+  return Language::kNone;
+}
+
+// `cuda<TAB>old<TAB>new`
+Rule ParseRule(std::string_view text) {
+  const size_t first = text.find('\t');
+  const size_t second = text.find('\t', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) return Rule{};
+  return Rule{std::string(text.substr(first + 1, second - first - 1)),
+              std::string(text.substr(second + 1)), ParseLanguage(text.substr(0, first))};
+}
+
+void ParseLine(std::string_view key, std::string_view value, Config* config) {
+  if (key == "accept") {
+    config->target.accepted.emplace_back(value);
+  } else if (key == "gencode") {
+    config->target.gencode = value;
+  } else if (key == "without-code") {
+    config->target.without_code = value == "replace" ? WithoutCode::kReplace
+                                  : value == "drop"  ? WithoutCode::kDrop
+                                                     : WithoutCode::kKeep;
+  } else if (key == "rule") {
+    Rule rule = ParseRule(value);
+    if (!rule.old.empty()) config->rules.push_back(std::move(rule));
+  } else if (key == "tool") {
+    const size_t tab = value.find('\t');
+    if (tab != std::string_view::npos) {
+      config->tools.emplace_back(value.substr(0, tab), value.substr(tab + 1));
+    }
+  } else if (key == "records") {
+    config->records = value;
+  }
+}
+
+}  // namespace
+
+std::string Config::Tool(std::string_view name) const {
+  for (const auto& [known, path] : tools) {
+    if (known == name) return path;
+  }
+  return "";
+}
+
+Config ParseConfig(std::string_view text) {
+  Config config;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    const size_t blank = line.find(' ');
+    if (blank != std::string_view::npos) {
+      ParseLine(line.substr(0, blank), line.substr(blank + 1), &config);
+    }
+  }
+  return config;
+}
+
+std::optional<Config> ReadConfig(const char* path) {
+  FILE* file = std::fopen(path, "rbe");
+  if (file == nullptr) return std::nullopt;
+  std::string text;
+  char block[4096];
+  size_t count;
+  while ((count = std::fread(block, 1, sizeof block, file)) > 0) text.append(block, count);
+  std::fclose(file);
+  return ParseConfig(text);
+}
+
+}  // namespace bk

@@ -1,0 +1,30 @@
+// What bk-launch has to do: a text file of one `key value` per line, written by buildkit/launcher.py.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gencode.h"
+#include "rules.h"
+
+namespace bk {
+
+struct Config {
+  Target target;
+  std::vector<Rule> rules;
+  std::vector<std::pair<std::string, std::string>> tools;  // name of a shim, path of the compiler
+  std::string records;                                     // file that takes the records, or empty
+
+  // The compiler behind a shim, or an empty string.
+  std::string Tool(std::string_view name) const;
+};
+
+// Reads a configuration; nullopt if the file cannot be read.
+std::optional<Config> ReadConfig(const char* path);
+
+// The same from a text; lines that mean nothing are passed over.
+Config ParseConfig(std::string_view text);
+
+}  // namespace bk

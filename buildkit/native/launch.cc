@@ -1,0 +1,118 @@
+// bk-launch: stands before a compiler, narrows its GPU targets, replaces flags, measures the call.
+//
+// Called as `bk-launch COMPILER ARGS...` by CMake, or under a compiler's name by a link in the
+// build's shim directory. BK_LAUNCH_CONFIG names what to do; without it the compiler just runs.
+// A compiler that a launched compiler calls (nvcc calls gcc) is not launched again.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "config.h"
+#include "process.h"
+#include "record.h"
+
+namespace {
+
+constexpr char kHelp[] =
+    "Usage: bk-launch COMPILER ARGS...        run a compiler as BK_LAUNCH_CONFIG says\n"
+    "       bk-launch --explain -- COMPILER ARGS...   show what would become of the call\n";
+
+struct Rewritten {
+  bk::Args args;
+  bk::Call call;
+  bk::Decision decision = bk::Decision::kPassed;
+};
+
+// CMake's own try-outs of a compiler are no translation units of the project.
+bool IsTryOut(const bk::Call& call) {
+  char folder[4096];
+  const std::string where = getcwd(folder, sizeof folder) != nullptr ? folder : "";
+  for (const std::string* text : {&where, &call.source}) {
+    if (text->find("CMakeScratch") != std::string::npos) return true;
+    if (text->find("CMakeTmp") != std::string::npos) return true;
+    if (text->find("CompilerId") != std::string::npos) return true;
+  }
+  return false;
+}
+
+Rewritten Rewrite(const bk::Config& config, const std::string& compiler, const bk::Args& given) {
+  Rewritten result{given, bk::Describe(compiler, given)};
+  const bool is_nvcc = result.call.is_nvcc;
+  // A response file is taken apart only if something in it changes.
+  std::optional<bk::Args> expanded = bk::ExpandResponses(given, is_nvcc);
+  bk::Args args = expanded ? *expanded : given;
+  if (expanded) result.call = bk::Describe(compiler, args);
+  if (IsTryOut(result.call)) {
+    result.call.source.clear();
+    return result;
+  }
+  const bk::Args before = args;
+  bk::ApplyRules(config.rules, result.call.language, &args);
+  if (is_nvcc) {
+    const bool compiles_cuda =
+        !result.call.source.empty() && result.call.language == bk::Language::kCuda;
+    result.decision = bk::Pin(config.target, compiles_cuda, &args);
+  } else if (!result.call.source.empty()) {
+    result.decision = bk::Decision::kNone;
+  }
+  if (!expanded || args != before) result.args = args;
+  return result;
+}
+
+int Explain(const bk::Config& config, const std::string& compiler, const bk::Args& given) {
+  const Rewritten rewritten = Rewrite(config, compiler, given);
+  std::printf("%s\n", bk::Name(rewritten.decision));
+  for (const std::string& arg : given) std::printf("- %s\n", arg.c_str());
+  for (const std::string& arg : rewritten.args) std::printf("+ %s\n", arg.c_str());
+  return 0;
+}
+
+int Launch(const bk::Config& config, const std::string& compiler, const bk::Args& given) {
+  const Rewritten rewritten = Rewrite(config, compiler, given);
+  bk::Args argv{compiler};
+  argv.insert(argv.end(), rewritten.args.begin(), rewritten.args.end());
+  const bk::Outcome outcome = bk::Run(argv);
+  if (!config.records.empty()) {
+    bk::AppendRecord(config.records,
+                     bk::RenderRecord(rewritten.call, bk::BaseName(compiler), rewritten.args,
+                                      rewritten.decision, outcome));
+  }
+  return outcome.status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bk::Args args(argv + 1, argv + argc);
+  const char* named = std::getenv("BK_LAUNCH_CONFIG");
+  const std::optional<bk::Config> config =
+      named != nullptr && *named != '\0' ? bk::ReadConfig(named) : std::nullopt;
+  std::string compiler;
+  const std::string_view self = bk::BaseName(argv[0]);
+  bool explains = false;
+  if (self != "bk-launch") {
+    compiler = config ? config->Tool(self) : "";
+    if (compiler.empty()) {
+      std::fprintf(stderr, "bk-launch: BK_LAUNCH_CONFIG (%s) names no compiler for %s\n",
+                   named != nullptr ? named : "not set", argv[0]);
+      return 127;
+    }
+  } else {
+    explains = !args.empty() && args[0] == "--explain";
+    if (explains) args.erase(args.begin());
+    if (!args.empty() && args[0] == "--") args.erase(args.begin());
+    if (args.empty() || args[0] == "--help" || args[0] == "-h") {
+      std::fputs(kHelp, args.empty() ? stderr : stdout);
+      return args.empty() ? 2 : 0;
+    }
+    compiler = args[0];
+    args.erase(args.begin());
+  }
+  if (explains) return Explain(config.value_or(bk::Config{}), compiler, args);
+  const bool is_nested = std::getenv("BK_LAUNCH_NESTED") != nullptr;
+  if (config && !is_nested) return Launch(*config, compiler, args);
+  args.insert(args.begin(), compiler);
+  return bk::Exec(args);
+}

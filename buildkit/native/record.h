@@ -1,0 +1,27 @@
+// One line of JSON per compiler call.
+#pragma once
+
+#include <string>
+
+#include "args.h"
+#include "gencode.h"
+#include "process.h"
+
+namespace bk {
+
+// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
+std::string JsonString(std::string_view text);
+
+// A digest of the arguments without paths, source and output: tells two compilations of one
+// source apart. FNV-1a, 64 bits, hexadecimal.
+std::string FlagsDigest(const Args& args, const Call& call);
+
+// The record of a call, with its line end.
+std::string RenderRecord(const Call& call, std::string_view tool, const Args& args,
+                         Decision decision, const Outcome& outcome);
+
+// Appends in one write, so that records of calls that end together do not mix; a failure is told
+// and changes nothing else.
+void AppendRecord(const std::string& file, const std::string& record);
+
+}  // namespace bk
