@@ -176,6 +176,7 @@ def _follow(events: Events) -> Callable[[str], None]:
     """Return a reader of build output that turns ninja's counter into progress."""
 
     def on_line(line: str) -> None:
+        events.output(line)
         found = _NINJA.match(line)
         if found is not None:
             named = _SOURCE.search(found[3])

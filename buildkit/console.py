@@ -30,11 +30,15 @@ class PlainEvents:
     """Draws events as plain lines."""
 
     def __init__(
-        self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic, prefix: str = ""
+        self,
+        stream: TextIO,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        is_verbose: bool = False,
     ) -> None:
         self._stream = stream
         self._clock = clock
-        self._prefix = prefix
+        self._is_verbose = is_verbose
         self._step_started = clock()
         self._last_drawn = clock()
 
@@ -58,18 +62,29 @@ class PlainEvents:
     def fact(self, key: str, value: str) -> None:
         """Facts are for the machine-readable output alone."""
 
+    def output(self, line: str) -> None:
+        """Write what a tool printed, if it was asked for."""
+        if self._is_verbose:
+            self._write(line)
+
     def close(self) -> None:
         """Nothing is left open."""
 
     def _write(self, line: str) -> None:
-        print(f"{self._prefix}{line}", file=self._stream, flush=True)
+        print(line, file=self._stream, flush=True)
 
 
 class TerminalEvents(PlainEvents):
     """Draws events on a terminal: colours, and one line that moves."""
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(stream, clock=clock)
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        is_verbose: bool = False,
+    ) -> None:
+        super().__init__(stream, clock=clock, is_verbose=is_verbose)
         self._is_line_open = False
 
     def step(self, name: str, detail: str = "") -> None:
@@ -97,6 +112,12 @@ class TerminalEvents(PlainEvents):
         self._clear()
         print(f"\x1b[33mwarning:\x1b[0m {text}", file=self._stream, flush=True)
 
+    def output(self, line: str) -> None:
+        """Write what a tool printed, if it was asked for."""
+        if self._is_verbose:
+            self._clear()
+            self._write(line)
+
     def close(self) -> None:
         """Take the moving line away."""
         self._clear()
@@ -116,6 +137,7 @@ class JsonEvents:
 
     def step(self, name: str, detail: str = "") -> None: ...
     def progress(self, progress: Progress) -> None: ...
+    def output(self, line: str) -> None: ...
     def close(self) -> None: ...
 
     def warning(self, text: str) -> None:
@@ -127,12 +149,15 @@ class JsonEvents:
         self.facts[key] = value
 
 
-def events_for(*, as_json: bool, stream: TextIO | None = None) -> PlainEvents | JsonEvents:
+def events_for(
+    *, as_json: bool, verbose: bool = False, stream: TextIO | None = None
+) -> PlainEvents | JsonEvents:
     """Return the drawing that suits where the output goes."""
     if as_json:
         return JsonEvents()
     target = sys.stderr if stream is None else stream
-    return TerminalEvents(target) if target.isatty() else PlainEvents(target)
+    kind = TerminalEvents if target.isatty() else PlainEvents
+    return kind(target, is_verbose=verbose)
 
 
 def render_progress(progress: Progress, elapsed_seconds: float) -> str:

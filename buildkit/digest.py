@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NewType
+from typing import IO, TYPE_CHECKING, Any, NewType
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Digest", "canonical", "digest_bytes", "digest_file", "digest_tree", "digest_value"]
+__all__ = [
+    "Digest",
+    "canonical",
+    "digest_bytes",
+    "digest_file",
+    "digest_stream",
+    "digest_tree",
+    "digest_value",
+]
 
 Digest = NewType("Digest", str)
 """A SHA-256 in lower-case hexadecimal, 64 characters."""
@@ -32,6 +40,14 @@ def digest_file(path: Path) -> Digest:
     """
     with path.open("rb") as file:
         return Digest(hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def digest_stream(stream: IO[bytes]) -> bytes:
+    """Return the raw SHA-256 of the rest of a stream, for formats that want it in base64."""
+    state = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        state.update(block)
+    return state.digest()
 
 
 def canonical(value: Any) -> bytes:

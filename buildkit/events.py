@@ -38,12 +38,16 @@ class Events(Protocol):
     def fact(self, key: str, value: str) -> None:
         """Tell a result worth keeping in the machine-readable output, such as a count."""
 
+    def output(self, line: str) -> None:
+        """Tell what a tool printed; shown to those who ask for it."""
+
 
 class _Silent:
     def step(self, name: str, detail: str = "") -> None: ...
     def progress(self, progress: Progress) -> None: ...
     def warning(self, text: str) -> None: ...
     def fact(self, key: str, value: str) -> None: ...
+    def output(self, line: str) -> None: ...
 
 
 SILENT: Events = _Silent()

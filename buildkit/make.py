@@ -154,7 +154,15 @@ def _run(
         built = build_wheel(plan, ready.tree, ready.workshop, runner=kit.runner, events=kit.events)
     if ready.is_edited:
         plan = replace(plan, local_version=_edited(plan.local_version))
-    verified = verify_build(plan, drafted.recipe, ready.tree, built, ready.workshop, kit)
+    verified = verify_build(
+        plan,
+        drafted.recipe,
+        ready.tree,
+        built,
+        ready.workshop,
+        kit,
+        is_offline=request.is_offline,
+    )
     if ready.is_edited:
         kit.events.warning("The source was edited by hand: the wheel does not enter the cache.")
         return _unstored(plan, verified)

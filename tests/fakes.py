@@ -83,6 +83,7 @@ class RecordingEvents:
     progresses: list[Progress] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
 
     def step(self, name: str, detail: str = "") -> None:
         self.steps.append((name, detail))
@@ -95,3 +96,6 @@ class RecordingEvents:
 
     def fact(self, key: str, value: str) -> None:
         self.facts[key] = value
+
+    def output(self, line: str) -> None:
+        self.lines.append(line)

@@ -13,14 +13,18 @@ from buildkit.cli.options import json_option, kit_from, recipes_option
 from buildkit.request import SETTINGS, Request, cascade, parse_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from buildkit.make import Made
     from buildkit.values import Plan
 
 __all__ = ["make", "plan", "shell"]
 
-_FLAGS = {"offline": {"is_flag": True}, "memory": {"metavar": "SIZE"}, "jobs": {"metavar": "N"}}
+_FLAGS: dict[str, dict[str, Any]] = {
+    "offline": {"is_flag": True},
+    "memory": {"metavar": "SIZE"},
+    "jobs": {"metavar": "N"},
+}
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +53,7 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(request=request, **values)
 
     for name, setting in reversed(SETTINGS.items()):
-        extra: Mapping[str, Any] = _FLAGS.get(name, {})
+        extra = _FLAGS.get(name, {})
         parsed = click.option(
             setting.flag, name, help=f"{setting.help}  [env: {setting.variable}]", **extra
         )(parsed)

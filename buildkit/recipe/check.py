@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from buildkit.arch import parse_arch
 from buildkit.errors import ArchError, nearest
-from buildkit.recipe.decode import Issue
+from buildkit.recipe.decode import Issue, decode_recipe, read_text
 from buildkit.recipe.model import (
     ArchiveSource,
     BundledSource,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from buildkit.recipe.locate import Part
     from buildkit.recipe.model import Recipe, Version
 
-__all__ = ["RESERVED", "check_recipe", "is_version"]
+__all__ = ["RESERVED", "check_recipe", "is_version", "lint_recipe"]
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 _PATCH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -306,8 +306,6 @@ def _check_ranges(recipe: Recipe) -> Iterator[Issue]:
 
 
 def _check_verify(recipe: Recipe) -> Iterator[Issue]:
-    for number, text in enumerate(recipe.verify.import_requires):
-        yield from _check_requirement(text, ("verify", "import-requires", number))
     for number, module in enumerate(recipe.verify.imports):
         if not all(part.isidentifier() for part in module.split(".")):
             yield Issue(
@@ -372,3 +370,15 @@ def _is_range(text: str) -> bool:
     except InvalidSpecifier:
         return False
     return True
+
+
+def lint_recipe(file: Path) -> tuple[str, list[Issue]]:
+    """Return the text of a recipe file and everything that is wrong or doubtful in it.
+
+    :raises RecipeError: if the file cannot be read or is no TOML.
+    """
+    text = read_text(file)
+    recipe, issues = decode_recipe(text, file)
+    if recipe is not None:
+        issues = list(check_recipe(recipe, file))
+    return text, issues

@@ -102,6 +102,9 @@ class Version(_Strict, frozen=True, kw_only=True, rename="kebab"):
     """Where its source comes from."""
     patches: tuple[str, ...] = ()
     """Patches of ``patches/<recipe>/`` that this version takes, in order."""
+    patch_digests: dict[str, str] = {}
+    """SHA-256 of each of them, hexadecimal; written by ``buildkit pin``. A patch that differs is
+    refused."""
     sources: dict[str, Source] = {}
     """Dependencies that the build would otherwise download, by a name of your choice."""
 
@@ -208,8 +211,6 @@ class Verify(_Strict, frozen=True, kw_only=True, rename="kebab"):
     """Glob patterns of libraries that must be in the wheel and hold code for the target."""
     imports: tuple[str, ...] = ()
     """Modules that must import in a clean environment."""
-    import_requires: tuple[str, ...] = ()
-    """Requirements of that environment besides the wheel's own; taken from the lock if there."""
     needs_gpu: bool = False
     """The import needs a GPU: it is skipped, by name, on a machine without one."""
     allow_code: tuple[str, ...] = ()

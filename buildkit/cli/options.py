@@ -1,0 +1,79 @@
+"""Options that several commands share, and the kit that they make."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from buildkit.environ import process_environment
+from buildkit.errors import Location, RequestError
+from buildkit.kit import Kit
+from buildkit.paths import data_root, paths_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["json_option", "kit_from", "recipe_folders", "recipes_option"]
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--json``."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document for a script to read."
+    )(command)
+
+
+def recipes_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--recipes``."""
+    return click.option(
+        "--recipes",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="A directory of recipes of your own; may be repeated.  [env: BUILDKIT_RECIPES]",
+    )(command)
+
+
+def recipe_folders(named: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return where recipes are looked for: the user's directories, then the kit's own.
+
+    :raises RequestError: if a directory that was named does not exist.
+    """
+    configured = process_environment().get("BUILDKIT_RECIPES", "")
+    folders = [(folder, "command line", "--recipes") for folder in named]
+    folders += [
+        (Path(text).expanduser(), "environment", "BUILDKIT_RECIPES")
+        for text in configured.split(":")
+        if text
+    ]
+    for folder, file, key in folders:
+        if not folder.is_dir():
+            raise RequestError(
+                f"Found {str(folder)!r}, allowed a directory of recipes.",
+                where=Location(file=file, key=key),
+                remedy="Make it, or correct the path.",
+            )
+    return (*(folder.absolute() for folder, _, _ in folders), data_root() / "recipes")
+
+
+@contextmanager
+def kit_from(named: tuple[Path, ...], *, as_json: bool, verbose: bool = False) -> Iterator[Kit]:
+    """Yield the kit of this process: real directories, real processes, this terminal."""
+    from buildkit.console import events_for
+    from buildkit.run import ProcessRunner
+
+    environment = process_environment()
+    events = events_for(as_json=as_json, verbose=verbose)
+    try:
+        yield Kit(
+            paths=paths_from(environment),
+            environment=environment,
+            runner=ProcessRunner(),
+            events=events,
+            recipe_folders=recipe_folders(named),
+        )
+    finally:
+        events.close()

@@ -1,0 +1,195 @@
+"""Patches are applied to a tree: all of them, or nothing changes.
+
+New contents are computed from values alone, then written. A hunk that stands where the patch says
+is taken; one whose old lines stand somewhere else, exactly once, is taken there; everything else is
+refused with what was expected and what was found. Context is never dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from buildkit.digest import digest_value
+from buildkit.errors import Location, PatchError
+from buildkit.fs import write_atomic
+from buildkit.patches.parse import ENCODING, read_patch
+from buildkit.values import Applied, PatchedTree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from buildkit.events import Events
+    from buildkit.patches.parse import FileChange, Hunk
+    from buildkit.values import SelectedPatch, SourceTree
+
+__all__ = ["apply_patches", "change_text"]
+
+
+class _Draft:
+    """The tree as it will be: what changed in memory, the rest on disk."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.contents: dict[str, str | None] = {}
+        """By name; None for a file that goes."""
+        self.modes: dict[str, bool] = {}
+
+    def read(self, name: str) -> str | None:
+        if name not in self.contents:
+            place = self._root / name
+            if not place.resolve().is_relative_to(self._root.resolve()):
+                raise PatchError(
+                    f"{name} leads out of the tree through a link.",
+                    remedy="Patch the file that the link names.",
+                )
+            try:
+                return place.read_bytes().decode(ENCODING)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
+        return self.contents[name]
+
+    def write(self) -> None:
+        for name, text in self.contents.items():
+            place = self._root / name
+            if text is None:
+                place.unlink(missing_ok=True)
+                continue
+            is_executable = place.exists() and bool(place.stat().st_mode & 0o100)
+            is_executable = self.modes.get(name, is_executable)
+            mode = 0o755 if is_executable else 0o644
+            write_atomic(place, text.encode(ENCODING), mode=mode)
+
+
+def apply_patches(
+    tree: SourceTree, patches: Sequence[SelectedPatch], *, events: Events
+) -> PatchedTree:
+    """Apply patches in order and return the tree that has them all.
+
+    :raises PatchError: if one does not apply; the tree is then as it was.
+    """
+    draft = _Draft(tree.path)
+    outcomes = []
+    for patch in patches:
+        changes = read_patch(patch.file)
+        for change in changes:
+            _apply(change, draft, str(patch.file))
+        outcomes.append(
+            Applied(patch=patch.name, files=tuple(change.new_path for change in changes))
+        )
+    try:
+        draft.write()
+    except OSError as error:
+        raise PatchError(
+            f"The patched files cannot be written: {error.strerror or error}.",
+            where=Location(file=str(tree.path)),
+            remedy="Free some space, or make the directory writable.",
+        ) from error
+    for outcome in outcomes:
+        events.step("patch", f"{outcome.patch}: {', '.join(outcome.files)}")
+    stamp = digest_value([tree.stamp, [patch.digest for patch in patches]])
+    return PatchedTree(path=tree.path, stamp=stamp, outcomes=tuple(outcomes))
+
+
+def _apply(change: FileChange, draft: _Draft, patch: str) -> None:
+    before = draft.read(change.path)
+    if change.kind == "create":
+        if before is not None:
+            raise _refused(patch, f"It makes {change.path}, which exists already.")
+        before = ""
+    elif before is None:
+        raise _refused(patch, f"It changes {change.path}, which does not exist.")
+    after = change_text(before, change, patch)
+    if change.kind == "delete":
+        if after:
+            raise _refused(patch, f"It removes {change.path}, which holds more than it says.")
+        draft.contents[change.path] = None
+        return
+    if change.kind == "rename":
+        draft.contents[change.path] = None
+    draft.contents[change.new_path] = after
+    if change.is_executable is not None:
+        draft.modes[change.new_path] = change.is_executable
+
+
+def change_text(text: str, change: FileChange, patch: str) -> str:
+    """Return a text with all hunks of a change applied. Pure.
+
+    :param patch: What messages call the patch.
+    :raises PatchError: if a hunk does not fit, or fits more than one place.
+    """
+    lines = _split(text)
+    shift = 0
+    done = 0
+    for hunk in change.hunks:
+        wanted = max(hunk.old_start - 1, 0) + shift
+        place = _find(lines, hunk, wanted, done, change.path, patch)
+        lines[place : place + len(hunk.old)] = hunk.new
+        shift = place - max(hunk.old_start - 1, 0) + len(hunk.new) - len(hunk.old)
+        done = place + len(hunk.new)
+    return "".join(lines)
+
+
+def _split(text: str) -> list[str]:
+    """Split at line feeds alone: a lone carriage return is a character like any other."""
+    lines = text.split("\n")
+    return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def _find(lines: Sequence[str], hunk: Hunk, wanted: int, start: int, path: str, patch: str) -> int:
+    """Return the index at which a hunk's old lines stand."""
+    if not hunk.old:
+        return min(wanted if hunk.old_start else 0, len(lines)) if not start else wanted
+    if wanted >= start and tuple(lines[wanted : wanted + len(hunk.old)]) == hunk.old:
+        return wanted
+    places = _places(lines, hunk.old, start)
+    if len(places) == 1:
+        return places[0]
+    where = Location(file=patch, line=hunk.line, key=path)
+    if places:
+        listed = ", ".join(str(place + 1) for place in places)
+        raise PatchError(
+            f"Hunk {hunk.header} of {path} fits at lines {listed}, allowed one place.",
+            where=where,
+            remedy="Give the hunk more context.",
+        )
+    if _places(lines, hunk.new, 0):
+        raise PatchError(
+            f"Hunk {hunk.header} of {path} is applied already.",
+            where=where,
+            remedy="Take the patch out of the recipe for this version.",
+        )
+    raise PatchError(_difference(lines, hunk, wanted, path), where=where, remedy=_REMEDY)
+
+
+_REMEDY = "Make the patch again for this version of the source."
+
+
+def _places(lines: Sequence[str], block: tuple[str, ...], start: int) -> list[int]:
+    return [
+        index
+        for index in range(start, len(lines) - len(block) + 1)
+        if block and lines[index] == block[0] and tuple(lines[index : index + len(block)]) == block
+    ]
+
+
+def _difference(lines: Sequence[str], hunk: Hunk, wanted: int, path: str) -> str:
+    """Say at which line the place that the patch names differs."""
+    found = lines[wanted : wanted + len(hunk.old)]
+    for number, line in enumerate(hunk.old):
+        there = found[number] if number < len(found) else None
+        if there != line:
+            told = "the end of the file" if there is None else repr(_plain(there))
+            return (
+                f"Hunk {hunk.header} does not fit {path}: line {wanted + number + 1} should be"
+                f" {_plain(line)!r}, found {told}."
+            )
+    return f"Hunk {hunk.header} does not fit {path}: an earlier hunk took its place."
+
+
+def _plain(line: str) -> str:
+    return line.rstrip("\r\n").encode(ENCODING).decode("utf-8", errors="replace")
+
+
+def _refused(patch: str, what: str) -> PatchError:
+    return PatchError(what, where=Location(file=patch), remedy=_REMEDY)

@@ -1,0 +1,167 @@
+"""A patch file becomes changes: which file, which hunks, which lines. Pure but for the reading.
+
+Parsed with unidiff. Refused by name: binary changes, and names that lead out of the tree.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from buildkit.errors import Location, PatchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["FileChange", "Hunk", "parse_patch", "read_patch"]
+
+#: How bytes travel through text unharmed: a patch need not be UTF-8.
+ENCODING = "latin-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunk:
+    """Lines that stand together in the old file, and what stands there in the new one."""
+
+    header: str
+    line: int
+    """Line of the patch file, from 1, for messages."""
+    old_start: int
+    """Where the old lines should stand, from 1; 0 for a file that is made."""
+    old: tuple[str, ...]
+    """With their line ends."""
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What happens to one file."""
+
+    kind: Literal["change", "create", "delete", "rename"]
+    path: str
+    """Of the old file; of the new one if it is made."""
+    new_path: str
+    hunks: tuple[Hunk, ...]
+    is_executable: bool | None = None
+    """New permission, if the patch sets it."""
+
+
+def read_patch(file: Path) -> tuple[FileChange, ...]:
+    """Return the changes of a patch file.
+
+    :raises PatchError: if it cannot be read, is no unified diff, or is not safe.
+    """
+    try:
+        text = file.read_bytes().decode(ENCODING)
+    except OSError as error:
+        raise PatchError(
+            f"Patch cannot be read: {error.strerror}.",
+            where=Location(file=str(file)),
+            remedy="Make it readable.",
+        ) from error
+    return parse_patch(text, str(file))
+
+
+def parse_patch(text: str, file: str) -> tuple[FileChange, ...]:
+    """Return the changes that a unified diff describes.
+
+    :param file: What messages call it.
+    :raises PatchError: if it is none, or not safe.
+    """
+    from unidiff.errors import UnidiffParseError
+    from unidiff.patch import PatchSet
+
+    if "GIT binary patch" in text or "\nBinary files " in text:
+        raise _wrong(file, "It changes a binary file; only text can be reviewed.")
+    try:
+        parsed = PatchSet(
+            [f"{line}\n" for line in text.split("\n")[: -1 if text.endswith("\n") else None]]
+        )
+    except UnidiffParseError as error:
+        raise _wrong(file, f"It is no unified diff: {error}.") from error
+    if not parsed:
+        raise _wrong(file, "It changes nothing: found no hunk.")
+    return tuple(_change(entry, file) for entry in parsed)
+
+
+def _change(entry: Any, file: str) -> FileChange:
+    old, new = _name(entry.source_file), _name(entry.target_file)
+    for name in (old, new):
+        if name is not None:
+            _check(name, file)
+    kind: Literal["change", "create", "delete", "rename"] = "change"
+    if old is None or entry.is_added_file:
+        kind, old = "create", new
+    elif new is None or entry.is_removed_file:
+        kind, new = "delete", old
+    elif old != new:
+        kind = "rename"
+    if old is None or new is None:
+        raise _wrong(file, "A change names no file.")
+    info = str(entry.patch_info or "")
+    mode = None
+    for line in info.splitlines():
+        if line.startswith(("new mode ", "new file mode ")):
+            mode = line.rstrip().endswith("755")
+    return FileChange(
+        kind=kind,
+        path=old,
+        new_path=new,
+        hunks=tuple(_hunk(hunk) for hunk in entry),
+        is_executable=mode,
+    )
+
+
+def _hunk(hunk: Any) -> Hunk:
+    old: list[str] = []
+    new: list[str] = []
+    previous = " "
+    for line in hunk:
+        if line.line_type == "\\":  # "No newline at end of file" speaks of the line before
+            _chop(previous, old, new)
+            continue
+        if line.line_type in (" ", "-"):
+            old.append(line.value)
+        if line.line_type in (" ", "+"):
+            new.append(line.value)
+        previous = line.line_type
+    first = next((line.diff_line_no for line in hunk), 1)
+    header = (
+        f"@@ -{hunk.source_start},{hunk.source_length} +{hunk.target_start},{hunk.target_length} @@"
+    )
+    return Hunk(
+        header=header,
+        line=max(1, (first or 1) - 1),
+        old_start=hunk.source_start,
+        old=tuple(old),
+        new=tuple(new),
+    )
+
+
+def _chop(kind: str, old: list[str], new: list[str]) -> None:
+    for lines, kinds in ((old, " -"), (new, " +")):
+        if kind in kinds and lines:
+            lines[-1] = lines[-1].rstrip("\r\n") if lines[-1].endswith("\n") else lines[-1]
+
+
+def _name(text: str | None) -> str | None:
+    """Return a name without git's ``a/`` or ``b/``, and without the tab and time of diff -u."""
+    if text is None:
+        return None
+    name = text.split("\t")[0].strip().strip('"')
+    if name == "/dev/null":
+        return None
+    return name[2:] if name.startswith(("a/", "b/")) else name
+
+
+def _check(name: str, file: str) -> None:
+    plain = posixpath.normpath(name)
+    if plain.startswith(("/", "../")) or plain in ("..", ".") or "\0" in name:
+        raise _wrong(file, f"It names {name!r}, which leads out of the tree.")
+
+
+def _wrong(file: str, what: str) -> PatchError:
+    return PatchError(
+        what, where=Location(file=file), remedy="Make it again with `diff -u` or `git diff`."
+    )

@@ -1,0 +1,194 @@
+"""The preparation of a build: environment, toolkit, fetched and patched source, in a slot.
+
+What enters: a plan. What leaves: what :mod:`buildkit.build` and a person's shell need. The slot's
+source is renewed by rewriting only what changed, so that objects of an earlier build stay valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from buildkit.build import Workshop, prepare_slot
+from buildkit.digest import digest_value
+from buildkit.environ import base_environment
+from buildkit.errors import Location, RequestError
+from buildkit.launcher import probe_isolation
+from buildkit.paths import Slot
+from buildkit.sources.fetch import Fetcher
+from buildkit.sources.place import is_as_placed, place_tree
+from buildkit.sources.settings import read_index_settings
+from buildkit.survey import choose_cuda
+from buildkit.toolchain.accept import check_torch
+from buildkit.toolchain.environment import ensure_environment, read_environment
+from buildkit.toolchain.python import include_directory
+from buildkit.toolchain.system import check_system
+from buildkit.toolchain.toolkit import ensure_toolkit
+from buildkit.values import PatchedTree, SourceTree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from buildkit.kit import Kit
+    from buildkit.paths import Paths
+    from buildkit.recipe.model import Recipe
+    from buildkit.request import Request
+    from buildkit.values import IndexSettings, Plan, ToolIdentity
+
+__all__ = ["Prepared", "prepare", "slot_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A slot that is ready to build in."""
+
+    tree: PatchedTree
+    workshop: Workshop
+    is_edited: bool
+    """Whether someone changed the source by hand."""
+
+
+def slot_of(paths: Paths, plan: Plan) -> Slot:
+    """Return the slot of a plan: one per recipe, version, target, interpreter and environment."""
+    name = f"{plan.recipe}-{plan.version}-{plan.arch.name}-{plan.python.tag}-{plan.lock.digest[:8]}"
+    return Slot(paths.builds / name)
+
+
+def prepare(
+    recipe: Recipe, plan: Plan, slot: Slot, request: Request, kit: Kit, *, keeps_source: bool
+) -> Prepared:
+    """Make a slot ready; the caller holds its lock.
+
+    :param keeps_source: Take the slot's source as it stands.
+    :raises BuildkitError: of the stage that failed.
+    """
+    settings = read_index_settings(kit.environment)
+    _check_machine(recipe, plan, kit)
+    environment = _environment(plan, request, settings, kit)
+    toolkit = _toolkit(recipe, plan, environment, request, settings, kit)
+    if plan.backend == "torch" and recipe.toolchain.cuda:
+        check_torch(environment, plan.code, _tool(plan, "nvcc").version, kit.events)
+    has_objects = prepare_slot(slot, plan)
+    if has_objects:
+        kit.events.step("resume", "objects of the last build are kept")
+    fetcher = Fetcher(
+        paths=kit.paths,
+        settings=settings,
+        runner=kit.runner,
+        environment=kit.environment,
+        events=kit.events,
+        is_offline=request.is_offline,
+    )
+    tree = _kept_source(plan, slot) if keeps_source else _source(plan, slot, fetcher)
+    workshop = Workshop(
+        slot=slot,
+        environment=environment,
+        cuda_root=toolkit,
+        variables=base_environment(kit.environment),
+        sources=_extra_sources(plan, slot, fetcher),
+        isolation=probe_isolation(kit.runner, kit.environment),
+    )
+    is_edited = keeps_source and not is_as_placed(slot.source)
+    return Prepared(tree=tree, workshop=workshop, is_edited=is_edited)
+
+
+def _check_machine(recipe: Recipe, plan: Plan, kit: Kit) -> None:
+    include = include_directory(
+        plan.python, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
+    )
+    check_system(
+        recipe.system,
+        _tool(plan, "gcc"),
+        include,
+        runner=kit.runner,
+        environment=kit.environment,
+    )
+
+
+def _environment(plan: Plan, request: Request, settings: IndexSettings, kit: Kit) -> Path:
+    if request.existing_environment is not None:
+        root, _ = read_environment(
+            request.existing_environment, runner=kit.runner, environment=kit.environment
+        )
+        return root
+    return ensure_environment(
+        plan.lock,
+        plan.python,
+        paths=kit.paths,
+        runner=kit.runner,
+        settings=settings,
+        environment=kit.environment,
+        events=kit.events,
+        is_offline=request.is_offline,
+    )
+
+
+def _toolkit(
+    recipe: Recipe,
+    plan: Plan,
+    environment: Path,
+    request: Request,
+    settings: IndexSettings,
+    kit: Kit,
+) -> Path | None:
+    choice = choose_cuda(recipe, request, plan.python, kit)
+    if choice is None:
+        return None
+    return ensure_toolkit(
+        choice,
+        plan.lock,
+        environment,
+        plan.code,
+        _tool(plan, "gcc"),
+        plan.python,
+        paths=kit.paths,
+        runner=kit.runner,
+        settings=settings,
+        environment=kit.environment,
+        events=kit.events,
+        is_offline=request.is_offline,
+    )
+
+
+def _tool(plan: Plan, name: str) -> ToolIdentity:
+    return next(tool for tool in plan.toolchain.tools if tool.name == name)
+
+
+def _source(plan: Plan, slot: Slot, fetcher: Fetcher) -> PatchedTree:
+    """Fetch, unpack and patch beside the slot's source, then bring that up to date."""
+    from buildkit.patches.apply import apply_patches
+
+    tree = fetcher.unpack(plan.source, slot.unpacked)
+    patched = apply_patches(tree, plan.patches, events=fetcher.events)
+    place_tree(slot.unpacked, slot.source)
+    inner = slot.source / tree.path.relative_to(slot.unpacked)
+    return PatchedTree(path=inner, stamp=patched.stamp, outcomes=patched.outcomes)
+
+
+def _kept_source(plan: Plan, slot: Slot) -> PatchedTree:
+    """Return the slot's source as an earlier make or a person left it.
+
+    :raises RequestError: if there is none.
+    """
+    subdirectory = getattr(plan.source, "subdirectory", "")
+    inner = slot.source / subdirectory
+    if not inner.is_dir():
+        raise RequestError(
+            f"No source of an earlier make lies in {slot.source}.",
+            where=Location(file="command line", key="--from-step"),
+            remedy="Leave the option away: everything is prepared then.",
+        )
+    stamp = digest_value(["by hand", plan.key])
+    return PatchedTree(path=inner, stamp=stamp, outcomes=())
+
+
+def _extra_sources(plan: Plan, slot: Slot, fetcher: Fetcher) -> dict[str, Path]:
+    """Unpack the further sources of a plan, each at a path that stays the same."""
+    placed = {}
+    for name, source in plan.extra_sources:
+        stage = slot.sources / f".{name}"
+        tree: SourceTree = fetcher.unpack(source, stage)
+        destination = slot.sources / name
+        place_tree(stage, destination)
+        placed[name] = destination / tree.path.relative_to(stage)
+    return placed

@@ -1,0 +1,190 @@
+"""The survey: asks the disk and the tools everything that a plan needs to know.
+
+What enters: a recipe, a version, a request. What leaves: :class:`~buildkit.values.Facts`. It
+fetches nothing, builds nothing and changes nothing but the memory of its own answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from buildkit.errors import Location, RecipeError
+from buildkit.governor.capacity import jobs_for, read_capacity
+from buildkit.launcher import probe_isolation
+from buildkit.patches import select_patches
+from buildkit.recipe import lock_file, patch_directory
+from buildkit.sizes import parse_size
+from buildkit.sources import resolve_source
+from buildkit.toolchain.compilers import probe_gcc
+from buildkit.toolchain.cuda import select_cuda
+from buildkit.toolchain.lock import read_lock
+from buildkit.toolchain.python import probe_python
+from buildkit.toolchain.toolkit import toolkit_root
+from buildkit.values import Facts, Toolchain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from buildkit.kit import Kit
+    from buildkit.recipe.model import Recipe, Source, Version
+    from buildkit.request import Request
+    from buildkit.toolchain.cuda import CudaChoice
+    from buildkit.values import EnvLock, PythonIdentity, ResolvedSource, SelectedPatch
+
+__all__ = ["choose_cuda", "survey"]
+
+
+def survey(
+    recipe: Recipe, version: Version, recipe_file: Path, request: Request, kit: Kit
+) -> Facts:
+    """Return the facts for one wheel.
+
+    :raises BuildkitError: if something that the recipe needs is missing or does not fit.
+    """
+
+    def resolve(source: Source, name: str) -> ResolvedSource:
+        return resolve_source(
+            source,
+            recipe=recipe,
+            version=version.version,
+            recipe_file=recipe_file,
+            name=name,
+            memo=kit.paths.memo,
+        )
+
+    python = probe_python(
+        _python_spec(request), runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
+    )
+    lock = _lock(recipe, recipe_file, request, python, kit)
+    choice = choose_cuda(recipe, request, python, kit)
+    return Facts(
+        source=resolve(version.source, ""),
+        extra_sources=tuple(
+            (name, resolve(source, name)) for name, source in sorted(version.sources.items())
+        ),
+        patches=_patches(version, recipe_file),
+        python=python,
+        toolchain=_toolchain(recipe, choice, lock, kit),
+        lock=lock,
+        isolation=probe_isolation(kit.runner, kit.environment).description,
+        jobs=_jobs(recipe, request),
+    )
+
+
+def choose_cuda(
+    recipe: Recipe, request: Request, python: PythonIdentity, kit: Kit
+) -> CudaChoice | None:
+    """Return the CUDA toolkit of a build, or None when the recipe compiles no CUDA."""
+    if not recipe.toolchain.cuda:
+        return None
+    return select_cuda(
+        recipe.toolchain.cuda,
+        request.arch,
+        python,
+        runner=kit.runner,
+        environment=kit.environment,
+        memo=kit.paths.memo,
+    )
+
+
+def _python_spec(request: Request) -> str | None:
+    if request.existing_environment is not None:
+        return str(request.existing_environment)
+    return request.python
+
+
+def _lock(
+    recipe: Recipe, recipe_file: Path, request: Request, python: PythonIdentity, kit: Kit
+) -> EnvLock:
+    """Return what the build environment holds: the recipe's lock, the user's own, or one there."""
+    if request.existing_environment is not None:
+        from buildkit.toolchain.environment import read_environment
+
+        _, lock = read_environment(
+            request.existing_environment, runner=kit.runner, environment=kit.environment
+        )
+        return lock
+    if request.constraints:
+        from buildkit.sources.settings import read_index_settings
+        from buildkit.toolchain.lock import resolve_for_user
+
+        return resolve_for_user(
+            narrowed(recipe.build.requires, request.constraints),
+            python,
+            runner=kit.runner,
+            environment=kit.environment,
+            settings=read_index_settings(kit.environment),
+            paths=kit.paths,
+            is_offline=request.is_offline,
+        )
+    return read_lock(
+        lock_file(recipe_file),
+        recipe.build.requires,
+        python,
+        name=recipe.name,
+        memo=kit.paths.memo,
+    )
+
+
+def narrowed(requirements: tuple[str, ...], constraints: tuple[str, ...]) -> tuple[str, ...]:
+    """Return requirements with those replaced that the user has narrowed.
+
+    >>> narrowed(("torch>=2.14", "ninja"), ("torch==2.11.0",))
+    ('torch==2.11.0', 'ninja')
+
+    :raises RecipeError: if a constraint is no requirement.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    chosen = {}
+    for text in constraints:
+        try:
+            chosen[canonicalize_name(Requirement(text).name)] = text
+        except InvalidRequirement:
+            raise RecipeError(
+                f"Found {text!r}, allowed a requirement such as 'torch==2.11.0'.",
+                where=Location(file="command line", key="--with"),
+                remedy="Correct it and try again.",
+            ) from None
+    kept = []
+    for text in requirements:
+        name = canonicalize_name(Requirement(text).name)
+        kept.append(chosen.pop(name, text))
+    return (*kept, *chosen.values())
+
+
+def _patches(version: Version, recipe_file: Path) -> tuple[SelectedPatch, ...]:
+    patches = select_patches(version.patches, patch_directory(recipe_file))
+    for patch in patches:
+        pinned = version.patch_digests.get(patch.name)
+        if pinned is not None and pinned != patch.digest:
+            raise RecipeError(
+                f"Patch {patch.name} differs from its pin: found sha256 {patch.digest}, allowed"
+                f" {pinned}.",
+                where=Location(file=str(patch.file)),
+                remedy=f"Review the change, then run `buildkit pin {recipe_file.stem}`.",
+            )
+    return patches
+
+
+def _toolchain(recipe: Recipe, choice: CudaChoice | None, lock: EnvLock, kit: Kit) -> Toolchain:
+    compilers = probe_gcc(
+        recipe.toolchain.host_compiler,
+        choice.newest_gcc if choice is not None else None,
+        runner=kit.runner,
+        environment=kit.environment,
+        memo=kit.paths.memo,
+    )
+    if choice is None:
+        return Toolchain(tools=compilers, cuda_root=None, cuda_lock=None)
+    return Toolchain(
+        tools=(*compilers, choice.nvcc),
+        cuda_root=toolkit_root(choice, lock, kit.paths),
+        cuda_lock=choice.lock,
+    )
+
+
+def _jobs(recipe: Recipe, request: Request) -> int:
+    capacity = read_capacity(requested_memory=request.memory_bytes, requested_jobs=request.jobs)
+    return jobs_for(capacity, parse_size(recipe.memory.cuda))
