@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_PYTHON",
     "download_bytes",
+    "is_current",
     "parse_versions",
     "read_lock",
     "resolve_for_user",
@@ -62,7 +63,7 @@ def read_lock(
             where=Location(file=str(file)),
             remedy=remedy,
         ) from error
-    if not text.startswith(_first_line(requirements)):
+    if not is_current(text, requirements):
         raise RecipeError(
             f"The lock was resolved for other requirements than {', '.join(sorted(requirements))}.",
             where=Location(file=str(file), line=1),
@@ -71,6 +72,11 @@ def read_lock(
     question = f"lock-{python.tag}-{python.platform}"
     versions = remembered(memo, question, file, lambda: parse_versions(text, python))
     return EnvLock(text=text, digest=digest_bytes(text.encode()), versions=versions)
+
+
+def is_current(text: str, requirements: Sequence[str]) -> bool:
+    """Tell whether a lock was resolved for these requirements."""
+    return text.startswith(_first_line(requirements))
 
 
 def resolve_lock(

@@ -1,0 +1,217 @@
+"""The story of ``pin``: what a recipe leaves open is looked up once and written into it.
+
+Sources are fetched and their digests or commits written; patches are digested; the build
+requirements are resolved to the lock beside the recipe. The recipe's own layout and comments stay,
+and the file changes only when everything was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from buildkit.errors import Location, RecipeError, SourceError
+from buildkit.fs import write_atomic
+from buildkit.patches import select_patches
+from buildkit.recipe import find_recipe, lock_file, patch_directory, read_recipe, version_of
+from buildkit.recipe.model import ArchiveSource, GitSource, PypiSource
+from buildkit.sources.git import Git
+from buildkit.sources.pypi import download, find_files
+from buildkit.sources.settings import read_index_settings
+from buildkit.toolchain.lock import resolve_lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from buildkit.kit import Kit
+    from buildkit.recipe.model import Recipe, Source, Version
+    from buildkit.values import IndexSettings
+
+__all__ = ["Pinned", "pin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """What ``pin`` found."""
+
+    recipe_file: Path
+    version: str
+    changes: tuple[str, ...]
+    """One line per value that was written, or would be."""
+
+
+def pin(name: str, kit: Kit, *, version: str | None, is_upgrade: bool, is_dry_run: bool) -> Pinned:
+    """Write the pins of a version, and the lock if there is none or the requirements changed.
+
+    :param version: One that the recipe lacks is added, as a copy of the default's entry.
+    :param is_upgrade: Resolve the build requirements and refs again although they are pinned.
+    :raises SourceError: if a source cannot be had, or differs from the pin that stands there.
+    :raises RecipeError: if the recipe cannot be written.
+    """
+    import tomlkit
+
+    file = find_recipe(name, kit.recipe_folders)
+    recipe = read_recipe(file)
+    chosen = version_of(recipe, version)
+    settings = read_index_settings(kit.environment)
+    text = file.read_text(encoding="utf-8")
+    document = tomlkit.parse(text)
+    entry, changes = _entry(document, recipe, chosen)
+    finder = _Finder(kit, settings, is_upgrade)
+    changes += finder.pin(chosen.source, entry["source"], recipe, chosen, "source")
+    for key, source in chosen.sources.items():
+        changes += finder.pin(source, entry["sources"][key], recipe, chosen, f"sources.{key}")
+    changes += _pin_patches(chosen, entry, file)
+    rendered = tomlkit.dumps(document)
+    lock, lock_change = _lock(recipe, file, settings, kit, is_upgrade=is_upgrade)
+    changes += lock_change
+    if not is_dry_run:
+        _write(file, rendered, text)
+        if lock is not None:
+            _write(lock_file(file), lock, "")
+    return Pinned(recipe_file=file, version=chosen.version, changes=tuple(changes))
+
+
+def _entry(document: Any, recipe: Recipe, chosen: Version) -> tuple[Any, list[str]]:
+    """Return the table of a version in the document, added if the recipe lacks it."""
+    import copy
+
+    entries = document["versions"]
+    for entry in entries:
+        if entry["version"] == chosen.version:
+            return entry, []
+    default = next(entry for entry in entries if entry["version"] == recipe.default_version)
+    added = copy.deepcopy(default)
+    added["version"] = chosen.version
+    for key in ("filename", "sha256", "commit"):
+        added["source"].pop(key, None)
+    if isinstance(chosen.source, GitSource) and chosen.source.ref:
+        added["source"]["ref"] = chosen.source.ref
+    entries.append(added)
+    return entries[-1], [f"version {chosen.version}: added"]
+
+
+class _Finder:
+    """Finds the pins of sources and writes them into their tables."""
+
+    def __init__(self, kit: Kit, settings: IndexSettings, is_upgrade: bool) -> None:
+        self._kit = kit
+        self._settings = settings
+        self._is_upgrade = is_upgrade
+
+    def pin(
+        self, source: Source, table: Any, recipe: Recipe, version: Version, key: str
+    ) -> list[str]:
+        """Write what a source lacks; return one line per value."""
+        if isinstance(source, PypiSource):
+            project = source.project or recipe.project or recipe.name
+            found = self._pypi(source, project, version.version)
+        elif isinstance(source, ArchiveSource):
+            found = self._archive(source)
+        elif isinstance(source, GitSource) and (not source.commit or self._is_upgrade):
+            if source.commit and not source.ref:
+                return []  # without a ref there is nothing to follow
+            found = {"commit": self._git().resolve(source.url, source.ref)}
+        else:
+            return []
+        changes = []
+        for name, value in found.items():
+            if table.get(name) != value:
+                table[name] = value
+                changes.append(f"{key}.{name} = {value}")
+        return changes
+
+    def _pypi(self, source: PypiSource, project: str, version: str) -> dict[str, str]:
+        if source.filename and source.sha256:
+            return {}
+        files = [file for file in find_files(project, self._settings) if file.version == version]
+        sdists = [file for file in files if not file.filename.endswith(".whl")]
+        wanted = [file for file in files if file.filename == source.filename] or sdists
+        if not wanted:
+            listed = ", ".join(sorted(file.filename for file in files)) or "nothing"
+            raise SourceError(
+                f"The package index holds no sdist of {project} {version}: found {listed}.",
+                remedy="Name a wheel with `filename`, or use a git source.",
+            )
+        chosen = wanted[0]
+        self._kit.events.step("fetch", chosen.filename)
+        _, digest = download(
+            chosen.url,
+            chosen.filename,
+            None,
+            paths=self._kit.paths,
+            settings=self._settings,
+            events=self._kit.events,
+        )
+        return {"filename": chosen.filename, "sha256": digest}
+
+    def _archive(self, source: ArchiveSource) -> dict[str, str]:
+        if source.sha256:
+            return {}
+        filename = source.url.rstrip("/").rsplit("/", 1)[-1].partition("?")[0]
+        self._kit.events.step("fetch", filename)
+        _, digest = download(
+            source.url,
+            filename,
+            None,
+            paths=self._kit.paths,
+            settings=self._settings,
+            events=self._kit.events,
+        )
+        return {"sha256": digest}
+
+    def _git(self) -> Git:
+        return Git(
+            paths=self._kit.paths,
+            runner=self._kit.runner,
+            environment=self._kit.environment,
+            events=self._kit.events,
+            is_offline=False,
+        )
+
+
+def _pin_patches(version: Version, entry: Any, file: Path) -> list[str]:
+    changes = []
+    patches = select_patches(version.patches, patch_directory(file))
+    digests = {patch.name: str(patch.digest) for patch in patches}
+    if digests != version.patch_digests:
+        entry["patch-digests"] = digests
+        changes = [f"patch-digests.{name} = {digest}" for name, digest in digests.items()]
+    return changes
+
+
+def _lock(
+    recipe: Recipe, file: Path, settings: IndexSettings, kit: Kit, *, is_upgrade: bool
+) -> tuple[str | None, list[str]]:
+    """Return a new lock if one is needed, and what changes."""
+    from buildkit.toolchain.lock import is_current
+
+    place = lock_file(file)
+    known = place.read_text(encoding="utf-8") if place.is_file() else ""
+    if is_current(known, recipe.build.requires) and not is_upgrade:
+        return None, []
+    kit.events.step("resolve", f"{len(recipe.build.requires)} build requirements")
+    text = resolve_lock(
+        recipe.build.requires,
+        runner=kit.runner,
+        environment=kit.environment,
+        settings=settings,
+        paths=kit.paths,
+        is_offline=False,
+    )
+    if text == known:
+        return None, []
+    return text, [f"{place.name}: {text.count(' --hash=')} hashes"]
+
+
+def _write(file: Path, text: str, before: str) -> None:
+    if text == before:
+        return
+    try:
+        write_atomic(file, text.encode())
+    except OSError as error:
+        raise RecipeError(
+            f"Cannot be written: {error.strerror or error}.",
+            where=Location(file=str(file)),
+            remedy="Copy the recipe into a directory of your own and name it with --recipes.",
+        ) from error
