@@ -2,7 +2,7 @@
 
 Sources are fetched and their digests or commits written; patches are digested; the build
 requirements are resolved to the lock beside the recipe. The recipe's own layout and comments stay,
-and the file changes only when everything was found.
+and the file changes only when all of its sources were found.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ def pin(name: str, kit: Kit, *, version: str | None, is_upgrade: bool, is_dry_ru
     recipe = read_recipe(file)
     chosen = version_of(recipe, version)
     settings = read_index_settings(kit.environment)
+    # The lock does not depend on the sources: it is written even if one of them cannot be reached.
+    lock, changes = _lock(recipe, file, settings, kit, is_upgrade=is_upgrade)
+    if lock is not None and not is_dry_run:
+        _write(lock_file(file), lock, "")
     text = file.read_text(encoding="utf-8")
     document = tomlkit.parse(text)
-    entry, changes = _entry(document, recipe, chosen)
+    entry, added = _entry(document, recipe, chosen)
+    changes += added
     finder = _Finder(kit, settings, is_upgrade)
     changes += finder.pin(chosen.source, entry["source"], recipe, chosen, "source")
     for key, source in chosen.sources.items():
         changes += finder.pin(source, entry["sources"][key], recipe, chosen, f"sources.{key}")
     changes += _pin_patches(chosen, entry, file)
-    rendered = tomlkit.dumps(document)
-    lock, lock_change = _lock(recipe, file, settings, kit, is_upgrade=is_upgrade)
-    changes += lock_change
     if not is_dry_run:
-        _write(file, rendered, text)
-        if lock is not None:
-            _write(lock_file(file), lock, "")
+        _write(file, tomlkit.dumps(document), text)
     return Pinned(recipe_file=file, version=chosen.version, changes=tuple(changes))
 
 
