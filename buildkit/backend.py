@@ -8,6 +8,7 @@ chance.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,8 +114,11 @@ def run_hooks(
         python_executable=str(python),
     )
     try:
-        _check_requirements(hooks.get_requires_for_build_wheel(settings), locked)
-        return str(hooks.build_wheel(str(wheel_directory), settings))
+        with warnings.catch_warnings():
+            # The backend's warnings are in the log; a copy on our standard error would be noise.
+            warnings.simplefilter("ignore")
+            _check_requirements(hooks.get_requires_for_build_wheel(settings), locked)
+            return str(hooks.build_wheel(str(wheel_directory), settings))
     except BackendUnavailable as error:
         raise RecipeError(
             f"The build backend {backend.name} does not import: {_last_line(error)}.",

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from buildkit.cache import look_up, store_wheel
+from buildkit.environ import strays
 from buildkit.errors import JobError, SourceError
 from buildkit.fs import clone_file, locked, remove_tree
+from buildkit.governor.capacity import read_capacity, render_capacity
 from buildkit.plan import plan_make
 from buildkit.recipe import find_recipe, read_recipe, version_of
 from buildkit.survey import survey
@@ -42,6 +44,12 @@ class Drafted:
     recipe: Recipe
     recipe_file: Path
     plan: Plan
+    capacity: str
+    """What the build may use of this machine, and who says so."""
+    known_gaps: tuple[str, ...]
+    """What does not work on the target even after a good build."""
+    strays: tuple[str, ...]
+    """Variables that compilers obey, set here and not passed on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +70,16 @@ def draft(request: Request, kit: Kit) -> Drafted:
     recipe = read_recipe(file)
     version = version_of(recipe, request.version)
     facts = survey(recipe, version, file, request, kit)
-    return Drafted(recipe=recipe, recipe_file=file, plan=plan_make(recipe, version, request, facts))
+    settings = recipe.arch.get(request.arch.device.name)
+    capacity = read_capacity(requested_memory=request.memory_bytes, requested_jobs=request.jobs)
+    return Drafted(
+        recipe=recipe,
+        recipe_file=file,
+        plan=plan_make(recipe, version, request, facts),
+        capacity=render_capacity(capacity),
+        known_gaps=settings.known_gaps if settings is not None else (),
+        strays=strays(kit.environment),
+    )
 
 
 def make(
@@ -87,6 +104,8 @@ def make(
     is_cached = entry is not None
     if entry is None:
         _refuse_unpinned(drafted)
+        for gap in drafted.known_gaps:
+            kit.events.warning(gap)
         entry, is_cached = _make_once(
             drafted, request, kit, from_step=from_step, is_clean=is_clean, is_kept=is_kept
         )

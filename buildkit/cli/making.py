@@ -15,8 +15,7 @@ from buildkit.request import SETTINGS, Request, cascade, parse_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from buildkit.make import Made
-    from buildkit.values import Plan
+    from buildkit.make import Drafted, Made
 
 __all__ = ["make", "plan", "shell"]
 
@@ -110,9 +109,9 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
             else:
                 lines = difference(near, drafted.plan.key_fields)
     if as_json:
-        click.echo(json.dumps(_plan_document(drafted.plan, is_cached=hit is not None, why=lines)))
+        click.echo(json.dumps(_plan_document(drafted, is_cached=hit is not None, why=lines)))
         return
-    click.echo(_render_plan(drafted.plan))
+    click.echo(_render_plan(drafted))
     click.echo(f"cache    {'hit: ' + str(hit.wheel) if hit else 'miss'}")
     for line in lines:
         click.echo(f"         {line}")
@@ -179,7 +178,8 @@ def shell(
     raise click.exceptions.Exit(status)
 
 
-def _plan_document(plan: Plan, *, is_cached: bool, why: tuple[str, ...]) -> dict[str, object]:
+def _plan_document(drafted: Drafted, *, is_cached: bool, why: tuple[str, ...]) -> dict[str, object]:
+    plan = drafted.plan
     return {
         "recipe": plan.recipe,
         "version": plan.version,
@@ -189,7 +189,10 @@ def _plan_document(plan: Plan, *, is_cached: bool, why: tuple[str, ...]) -> dict
         "key": plan.key,
         "key_fields": {field.name: field.value for field in plan.key_fields},
         "jobs": plan.jobs,
+        "capacity": drafted.capacity,
         "isolation": plan.isolation,
+        "known_gaps": list(drafted.known_gaps),
+        "not_passed_on": list(drafted.strays),
         "unpinned": [f"{source.description}: {source.reason}" for source in plan.unpinned],
         "cached": is_cached,
         "why": list(why),
@@ -208,17 +211,20 @@ def _made_document(made: Made) -> dict[str, object]:
     }
 
 
-def _render_plan(plan: Plan) -> str:
+def _render_plan(drafted: Drafted) -> str:
+    plan = drafted.plan
     label = f"+{plan.local_version}" if plan.local_version else ""
     lines = [
         f"recipe   {plan.recipe}",
         f"wheel    {plan.project} {plan.version}{label}",
         f"target   {plan.arch.name} ({plan.code.gencode})",
-        f"jobs     {plan.jobs}",
+        f"jobs     {plan.jobs}: {drafted.capacity}",
         f"network  {plan.isolation}",
         f"key      {plan.key}",
     ]
     lines += [f"  {field.name} = {field.value}" for field in plan.key_fields]
-    for source in plan.unpinned:
-        lines.append(f"unpinned {source.description}: {source.reason}")
+    lines += [f"unpinned {source.description}: {source.reason}" for source in plan.unpinned]
+    lines += [f"gap      {gap}" for gap in drafted.known_gaps]
+    if drafted.strays:
+        lines.append(f"ignored  {', '.join(drafted.strays)}: set here, not passed to the build")
     return "\n".join(lines)
