@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from buildkit import launcher
 from buildkit.arch import parse_arch, pins
 from buildkit.digest import digest_file
-from buildkit.errors import Location, VerifyError
+from buildkit.errors import ArchError, Location, VerifyError
 from buildkit.fs import remove_tree
 from buildkit.sources.archive import extract_archive
 from buildkit.sources.settings import read_index_settings
@@ -99,11 +99,9 @@ def check_code(
 
     :param files: Names of all files in the wheel.
     """
-    allowed = {parse_arch(name) for name in verify.allow_code}
 
     def is_wanted(name: str) -> bool:
-        code = parse_arch(name)
-        return pins(code, target) or code in allowed
+        return name in verify.allow_code or _is_for(name, target)
 
     for code in codes:
         extra = [name for name in (*code.sass, *code.ptx) if not is_wanted(name)]
@@ -116,9 +114,17 @@ def check_code(
             yield f"no file matches {pattern!r}"
         for name in matches:
             found = by_name.get(name)
-            if found is None or not any(pins(parse_arch(sm), target) for sm in found.sass):
+            if found is None or not any(_is_for(sm, target) for sm in found.sass):
                 held = ", ".join(found.sass) if found is not None else "none"
                 yield f"{name} lacks code for {target.name} (it holds {held})"
+
+
+def _is_for(name: str, target: GpuArch) -> bool:
+    """Tell whether code is for a target; code older than any target of the kit is for none."""
+    try:
+        return pins(parse_arch(name), target)
+    except ArchError:
+        return False
 
 
 def _pins(plan: Plan, recipe: Recipe) -> dict[str, str]:

@@ -35,6 +35,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 _PATCH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
+_CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
@@ -115,7 +116,11 @@ def _check_targets(recipe: Recipe) -> Iterator[Issue]:
         yield from _check_names(settings.defines, ("arch", name, "defines"), _DEFINE)
         yield from _check_environment(settings.environment, ("arch", name, "environment"))
     for number, name in enumerate(recipe.verify.allow_code):
-        yield from _arch(name, ("verify", "allow-code", number))
+        if not _CODE.fullmatch(name):
+            yield Issue(
+                path=("verify", "allow-code", number),
+                text=f"Found {name!r}, allowed the name of GPU code such as sm_80 or compute_90.",
+            )
 
 
 def _arch(name: str, path: tuple[Part, ...]) -> Generator[Issue, None, str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -120,10 +121,43 @@ def _shape_issue(message: str, document: Any) -> Issue:
         elif piece:
             path = (*path, piece)
     found = _look(document, path)
+    allowed = _allowed(path)
+    if isinstance(found, str) and allowed:
+        hint = nearest(found, allowed)
+        return Issue(path=path, text=f"Found {found!r}, allowed {', '.join(allowed)}.{hint}")
     told = text.replace("`", "").rstrip(".")
     if found is None:
         return Issue(path=path, text=f"{told}.")
     return Issue(path=path, text=f"{told}: found {found!r}.")
+
+
+def _allowed(path: tuple[Part, ...]) -> list[str]:
+    """Return the words that may stand at a path, if only certain ones may."""
+    kinds: list[Any] = [Recipe]
+    for part in path:
+        reached: list[Any] = []
+        for kind in kinds:
+            reached += _step(kind, part)
+        kinds = reached
+    return [str(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+
+
+def _step(kind: Any, part: Part) -> Iterator[Any]:
+    """Yield what a kind holds under a key or index."""
+    config = getattr(kind, "__struct_config__", None)
+    if config is not None:
+        if part == config.tag_field:
+            yield Literal[config.tag]
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name == part:
+                members = get_args(field.type) if _is_union(field.type) else (field.type,)
+                yield from members
+    elif get_origin(kind) in (tuple, list, dict):
+        yield get_args(kind)[1 if get_origin(kind) is dict else 0]
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType)
 
 
 def _first_bad_value(document: Any, path: tuple[Part, ...]) -> tuple[Part, ...]:

@@ -214,7 +214,8 @@ class Verify(_Strict, frozen=True, kw_only=True, rename="kebab"):
     needs_gpu: bool = False
     """The import needs a GPU: it is skipped, by name, on a machine without one."""
     allow_code: tuple[str, ...] = ()
-    """Further targets that the wheel may hold, for example of files that are kept as they are."""
+    """Further code that the wheel may hold, such as ``sm_80`` or ``compute_90``, for example of
+    files that are kept as they are."""
 
 
 class Recipe(_Strict, frozen=True, kw_only=True, rename="kebab"):

@@ -1,0 +1,122 @@
+"""bk-isolate, the built program; what a system does not allow is skipped by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from buildkit.launcher import Isolation, binary, isolated, probe_isolation
+from buildkit.run import ProcessRunner
+
+ENV = {"PATH": os.environ["PATH"]}
+
+
+def possible() -> Isolation:
+    return probe_isolation(ProcessRunner(), ENV)
+
+
+needs_network = pytest.mark.skipif(not possible().network, reason="no network namespaces here")
+needs_pid = pytest.mark.skipif(not possible().pid, reason="no process namespaces here")
+
+CONNECT = """\
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname(), timeout=5)
+print(sorted(name for _, name in socket.if_nameindex()))
+"""
+
+
+def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [binary("bk-isolate"), *args],
+        env=ENV,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@needs_network
+def test_only_the_loopback_is_there_and_it_works():
+    done = run("--no-network", "--", sys.executable, "-c", CONNECT)
+    assert (done.returncode, done.stdout) == (0, "['lo']\n"), done.stderr
+
+
+@needs_network
+def test_a_file_system_socket_works_across(tmp_path):
+    import socket
+
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        done = run(
+            *("--no-network", "--", sys.executable, "-c"),
+            f"import socket; socket.socket(socket.AF_UNIX).connect({path!r}); print('ok')",
+        )
+    assert done.stdout == "ok\n", done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-network"], ["--no-network", "--pid"]])
+def test_status_and_arguments_are_passed_on(flags):
+    done = run(*flags, "--best-effort", "--", "sh", "-c", "echo $1; exit 7", "sh", "a b")
+    assert (done.returncode, done.stdout) == (7, "a b\n")
+
+
+@needs_pid
+def test_a_signal_of_the_command_shows_in_the_status():
+    done = run("--pid", "--", "sh", "-c", "kill -KILL $$")
+    assert done.returncode == 128 + signal.SIGKILL
+
+
+@needs_pid
+def test_everything_ends_when_the_program_is_killed(tmp_path):
+    mark = f"{time.time_ns()}"
+    keeper = subprocess.Popen(
+        [
+            *(binary("bk-isolate"), "--pid", "--", sys.executable, "-c"),
+            "import os, time\nif os.fork() == 0: os.setsid()\ntime.sleep(100)",
+            mark,
+        ],
+        env=ENV,
+    )
+    deadline = time.monotonic() + 20
+    while len(processes_with(mark)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(processes_with(mark)) >= 3
+    keeper.kill()
+    keeper.wait()
+    deadline = time.monotonic() + 10
+    while processes_with(mark) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_with(mark) == []
+
+
+def processes_with(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "cmdline").read_text():
+                found.append(folder.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_wrong_use_is_told():
+    assert run().returncode == 2
+    assert run("--nonsense", "--", "true").returncode == 2
+    assert run("--", "/no/such/program").returncode == 127
+
+
+def test_the_command_line_follows_what_is_possible():
+    assert isolated(["a"], Isolation(network=False, pid=False)) == ["a"]
+    line = isolated(["a"], Isolation(network=True, pid=False))
+    assert line == [str(binary("bk-isolate")), "--no-network", "--", "a"]
