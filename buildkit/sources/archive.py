@@ -47,7 +47,7 @@ def extract_archive(archive: Path, destination: Path, *, strips_top: bool) -> No
                 _extract_tar(archive, stage)
             if strips_top:
                 _strip_top(stage)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, KeyError) as error:
         raise _unfit(archive, f"it is damaged or unsafe: {error}") from error
     except OSError as error:
         raise SourceError(
@@ -60,6 +60,7 @@ def extract_archive(archive: Path, destination: Path, *, strips_top: bool) -> No
 def _extract_tar(archive: Path, stage: Path) -> None:
     with tarfile.open(archive) as tar:
         total = 0
+        files = set()
         for number, member in enumerate(tar):
             total += member.size
             _check_size(archive, number, total)
@@ -69,6 +70,10 @@ def _extract_tar(archive: Path, stage: Path) -> None:
             if member.issym() or member.islnk():
                 base = posixpath.dirname(member.name) if member.issym() else ""
                 _check_link(archive, member.name, base, member.linkname)
+            if member.islnk() and member.linkname not in files:
+                raise _unfit(archive, f"{member.name!r} links to what did not come before it")
+            if member.isreg():
+                files.add(member.name)
             member.mode = _mode(member.mode, is_directory=member.isdir())
             tar.extract(member, stage, set_attrs=True, filter="data")
 

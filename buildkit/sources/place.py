@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from buildkit.digest import digest_file
@@ -40,7 +41,9 @@ def place_tree(tree: Path, destination: Path) -> None:
                 _clear(destination / name, keeps_directory=True)
                 (destination / name).mkdir(exist_ok=True)
         for name in _read(destination).keys() - placed.keys():
-            (destination / name).unlink(missing_ok=True)
+            # A directory of the old tree may be a file of the new one, and the other way round.
+            with suppress(NotADirectoryError, IsADirectoryError):
+                (destination / name).unlink(missing_ok=True)
         write_atomic(_list_of(destination), json.dumps(placed).encode())
     except OSError as error:
         raise SourceError(
