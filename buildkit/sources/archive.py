@@ -70,10 +70,13 @@ def _extract_tar(archive: Path, stage: Path) -> None:
             if member.issym() or member.islnk():
                 base = posixpath.dirname(member.name) if member.issym() else ""
                 _check_link(archive, member.name, base, member.linkname)
-            if member.islnk() and member.linkname not in files:
+            plain = posixpath.normpath(member.name)
+            if plain == "." and not member.isdir():
+                raise _unfit(archive, f"{member.name!r} is no name of a file")
+            if member.islnk() and posixpath.normpath(member.linkname) not in files - {plain}:
                 raise _unfit(archive, f"{member.name!r} links to what did not come before it")
             if member.isreg():
-                files.add(member.name)
+                files.add(plain)
             member.mode = _mode(member.mode, is_directory=member.isdir())
             tar.extract(member, stage, set_attrs=True, filter="data")
 
