@@ -102,10 +102,10 @@ def build_wheel(
     :raises RecipeError: if the project needs a build requirement that the recipe does not lock.
     """
     slot = workshop.slot
-    _forget_stale_files(slot)
+    backend = read_backend(tree.path)
+    _forget_stale_files(slot, backend)
     write_launcher(plan, workshop)
     earlier = len(launcher.read_records(slot.records))
-    backend = read_backend(tree.path)
     variables = build_variables(plan, workshop)
     if plan.backend == "cmake" and not backend.is_scikit_build:
         variables["CMAKE_ARGS"] = _cmake_arguments(plan, workshop)
@@ -310,11 +310,12 @@ def write_launcher(plan: Plan, workshop: Workshop) -> None:
         (slot.shims / name).symlink_to(launcher.binary("bk-launch"))
 
 
-def _forget_stale_files(slot: Slot) -> None:
+def _forget_stale_files(slot: Slot, backend: Backend) -> None:
     """Remove what setuptools would pack again although the source no longer holds it."""
-    for pattern in ("lib*", "bdist*"):
-        for folder in slot.build.glob(pattern):
-            remove_tree(folder)
+    if not backend.is_scikit_build:
+        for pattern in ("lib", "lib.*", "bdist.*"):
+            for folder in slot.build.glob(pattern):
+                remove_tree(folder)
     remove_tree(slot.dist)
     slot.dist.mkdir()
     slot.log.unlink(missing_ok=True)
@@ -336,9 +337,10 @@ def _explain(
             remedy=kept,
             log=slot.log,
         )
+    source = failed.source.removeprefix(f"{slot.source}/")
     return CompileError(
-        f"{failed.tool} could not compile {failed.source}{_signal_text(failed)}.",
-        unit=failed.source,
+        f"{failed.tool} could not compile {source}{_signal_text(failed)}.",
+        unit=source,
         output=failed.stderr,
         remedy=kept,
         log=slot.log,

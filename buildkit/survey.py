@@ -52,10 +52,7 @@ def survey(
             memo=kit.paths.memo,
         )
 
-    python = probe_python(
-        _python_spec(request), runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
-    )
-    lock = _lock(recipe, recipe_file, request, python, kit)
+    python, lock = _environment(recipe, recipe_file, request, kit)
     choice = choose_cuda(recipe, request, python, kit)
     return Facts(
         source=resolve(version.source, ""),
@@ -87,23 +84,27 @@ def choose_cuda(
     )
 
 
-def _python_spec(request: Request) -> str | None:
+def _environment(
+    recipe: Recipe, recipe_file: Path, request: Request, kit: Kit
+) -> tuple[PythonIdentity, EnvLock]:
+    """Return the interpreter, and what the build environment holds: one that exists, or a lock."""
+    spec = request.python
+    existing: EnvLock | None = None
     if request.existing_environment is not None:
-        return str(request.existing_environment)
-    return request.python
+        from buildkit.toolchain.environment import read_environment
+
+        root, existing = read_environment(
+            request.existing_environment, runner=kit.runner, environment=kit.environment
+        )
+        spec = str(root / "bin" / "python")
+    python = probe_python(spec, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo)
+    return python, existing or _lock(recipe, recipe_file, request, python, kit)
 
 
 def _lock(
     recipe: Recipe, recipe_file: Path, request: Request, python: PythonIdentity, kit: Kit
 ) -> EnvLock:
-    """Return what the build environment holds: the recipe's lock, the user's own, or one there."""
-    if request.existing_environment is not None:
-        from buildkit.toolchain.environment import read_environment
-
-        _, lock = read_environment(
-            request.existing_environment, runner=kit.runner, environment=kit.environment
-        )
-        return lock
+    """Return the recipe's lock, or one for what the user has narrowed."""
     if request.constraints:
         from buildkit.sources.settings import read_index_settings
         from buildkit.toolchain.lock import resolve_for_user

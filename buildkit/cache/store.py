@@ -86,11 +86,15 @@ def nearest_fields(
     paths: Paths, recipe: str, fields: tuple[KeyField, ...]
 ) -> tuple[KeyField, ...] | None:
     """Return the key fields of the stored entry that differs least from ``fields``, or None."""
-    wanted = set(fields)
-    entries = list(_fields_of_entries(paths, recipe))
-    if not entries:
-        return None
-    return min(entries, key=lambda other: len(wanted ^ set(other)))
+    wanted = {field.name: field.value for field in fields}
+
+    def distance(other: tuple[KeyField, ...]) -> tuple[int, int]:
+        """Count the names that differ; of equals, one that changed is nearer than one missing."""
+        known = {field.name: field.value for field in other}
+        names = [name for name in wanted | known if wanted.get(name) != known.get(name)]
+        return len(names), len(wanted.keys() ^ known.keys())
+
+    return min(_fields_of_entries(paths, recipe), key=distance, default=None)
 
 
 def _fields_of_entries(paths: Paths, recipe: str) -> Iterator[tuple[KeyField, ...]]:

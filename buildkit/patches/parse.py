@@ -91,9 +91,9 @@ def _change(entry: Any, file: str) -> FileChange:
         if name is not None:
             _check(name, file)
     kind: Literal["change", "create", "delete", "rename"] = "change"
-    if old is None or entry.is_added_file:
+    if old is None:
         kind, old = "create", new
-    elif new is None or entry.is_removed_file:
+    elif new is None:
         kind, new = "delete", old
     elif old != new:
         kind = "rename"

@@ -60,7 +60,7 @@ def extract_archive(archive: Path, destination: Path, *, strips_top: bool) -> No
 def _extract_tar(archive: Path, stage: Path) -> None:
     with tarfile.open(archive) as tar:
         total = 0
-        files = set()
+        files: set[str] = set()
         for number, member in enumerate(tar):
             total += member.size
             _check_size(archive, number, total)
@@ -71,10 +71,13 @@ def _extract_tar(archive: Path, stage: Path) -> None:
                 base = posixpath.dirname(member.name) if member.issym() else ""
                 _check_link(archive, member.name, base, member.linkname)
             plain = posixpath.normpath(member.name)
-            if plain == "." and not member.isdir():
+            if member.name.rsplit("/", 1)[-1] in (".", "") and not member.isdir():
                 raise _unfit(archive, f"{member.name!r} is no name of a file")
             if member.islnk() and posixpath.normpath(member.linkname) not in files - {plain}:
                 raise _unfit(archive, f"{member.name!r} links to what did not come before it")
+            if member.islnk():
+                _link(archive, stage, plain, posixpath.normpath(member.linkname))
+                continue
             if member.isreg():
                 files.add(plain)
             member.mode = _mode(member.mode, is_directory=member.isdir())
@@ -106,6 +109,16 @@ def _extract_zip(archive: Path, stage: Path) -> None:
                 place.chmod(_mode(mode, is_directory=member.is_dir()))
             else:
                 raise _unfit(archive, f"{member.filename!r} is a device or a pipe")
+
+
+def _link(archive: Path, stage: Path, name: str, target: str) -> None:
+    """Make a hard link; tarfile's own way follows links in circles when names are odd."""
+    place = stage / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for path in (place.parent, (stage / target).parent):
+        if not path.resolve().is_relative_to(stage.resolve()):
+            raise _unfit(archive, f"{name!r} leads out of the archive")
+    place.hardlink_to(stage / target)
 
 
 def _mode(mode: int, *, is_directory: bool) -> int:

@@ -1,0 +1,414 @@
+"""The whole way, by the command line, on a project whose compilers are real.
+
+The environment is locked and fetched once per run of the tests; each test has a copy of the
+project and its recipe, and shares the cache of environments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from buildkit.launcher import read_records
+from buildkit.wheels import read_provenance, read_wheel
+
+pytestmark = pytest.mark.network
+
+PROJECTS = Path(__file__).parent / "projects"
+
+
+@dataclass
+class World:
+    """A recipe directory, a cache and an output directory of one test."""
+
+    root: Path
+    cache: Path
+
+    @property
+    def recipes(self) -> Path:
+        return self.root / "my recipes"
+
+    @property
+    def source(self) -> Path:
+        return self.recipes / "toy"
+
+    @property
+    def out(self) -> Path:
+        return self.root / "out"
+
+    @property
+    def slot(self) -> Path:
+        (found,) = (path for path in (self.cache / "builds").iterdir() if path.is_dir())
+        return found
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith("BUILDKIT")
+        }
+        return kept | {
+            "BUILDKIT_CACHE": str(self.cache),
+            "BUILDKIT_RECIPES": str(self.recipes),
+            "BUILDKIT_CONFIG": str(self.root / "config.toml"),
+        }
+
+    def command(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "buildkit", *args]
+
+    def run(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*args),
+            env=self.environment | variables,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=250,
+        )
+
+    def make(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return self.run(
+            "make", "toy", "--arch", "sm120", "--out", str(self.out), *args, **variables
+        )
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command("make", "toy", "--arch", "sm120", "--out", str(self.out), *args),
+            env=self.environment,
+            cwd=self.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def entries(self) -> list[Path]:
+        return list((self.cache / "wheels").glob("toy/*/entry.json"))
+
+    def compiled(self) -> list[str]:
+        units = read_records(self.slot / "records.jsonl")
+        return [Path(unit.source).name for unit in units if unit.source]
+
+
+@pytest.fixture(scope="session")
+def locked(tmp_path_factory):
+    """A cache that holds the environment of the project, and the lock."""
+    root = tmp_path_factory.mktemp("locked")
+    shutil.copytree(PROJECTS / "toy", root / "my recipes" / "toy")
+    shutil.copy(PROJECTS / "toy.toml", root / "my recipes")
+    world = World(root, root / "cache")
+    done = world.run("pin", "toy")
+    assert done.returncode == 0, done.stderr
+    done = world.make()
+    assert done.returncode == 0, done.stderr
+    return world
+
+
+@pytest.fixture
+def world(tmp_path, locked):
+    shutil.copytree(locked.recipes, tmp_path / "my recipes")
+    cache = tmp_path / "a cache"
+    cache.mkdir()
+    for shared in ("environments", "uv"):
+        (cache / shared).symlink_to(locked.cache / shared)
+    return World(tmp_path, cache)
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def slow(world: World, name: str = "two.c") -> Path:
+    """Make one unit take until a file appears: its compiler waits on a named pipe."""
+    pipe = world.root / "gate"
+    os.mkfifo(pipe)
+    (world.source / "src" / name).write_text(f'#include "{pipe}"\nint two(void) {{ return 2; }}\n')
+    return pipe
+
+
+def is_waiting(world: World) -> bool:
+    records = world.cache / "builds"
+    return any("one.c" in file.read_text() for file in records.glob("*/records.jsonl"))
+
+
+def test_a_recipe_becomes_a_wheel_and_the_second_make_takes_it_from_the_cache(world):
+    first = world.make()
+    assert first.returncode == 0, first.stderr
+    wheel = Path(first.stdout.strip())
+    assert wheel.parent == world.out
+    assert "+sm120.k" in wheel.name
+    contents = read_wheel(wheel)
+    assert "toy/libtoy.so" in contents.files
+    provenance = read_provenance(wheel)
+    assert provenance["imports"]["outcome"] == "passed"
+    assert str(world.root) not in json.dumps(provenance)
+    wheel.unlink()
+    second = world.make("--json", "--offline")
+    document = json.loads(second.stdout)
+    assert document["cached"] is True
+    assert document["verdict"] == "code verified, import ok"
+    assert Path(document["wheel"]) == wheel
+    assert wheel.is_file()
+
+
+def test_the_wheel_installs_and_works(world):
+    wheel = world.make().stdout.strip()
+    site = world.root / "site"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", site, wheel], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "import toy; print(toy.total())"],
+        env={"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "3\n"
+
+
+def test_equal_inputs_give_equal_bytes(world):
+    wheel = Path(world.make().stdout.strip())
+    before = wheel.read_bytes()
+    again = world.make("--clean")
+    assert again.returncode == 0, again.stderr
+    assert Path(again.stdout.strip()).read_bytes() == before
+
+
+PATCH = """\
+--- a/src/one.c
++++ b/src/one.c
+@@ -1 +1 @@
+-int one(void) { return 1; }
++int one(void) { return 10; }
+"""
+
+
+def test_a_patch_and_each_change_of_it_changes_key_and_wheel(world):
+    plain = world.make().stdout.strip()
+    recipe = world.recipes / "toy.toml"
+    recipe.write_text(
+        recipe.read_text().replace(
+            'version = "1.0"\nsource', 'version = "1.0"\npatches = ["ten"]\nsource'
+        )
+    )
+    folder = world.recipes / "patches" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "ten.patch").write_text(PATCH)
+    patched = world.make()
+    assert patched.returncode == 0, patched.stderr
+    assert patched.stdout.strip() != plain
+    assert world.compiled().count("two.c") == 1, "only what the patch touches is compiled again"
+    with zipfile.ZipFile(patched.stdout.strip()) as wheel:
+        names = wheel.namelist()
+    assert any(name.endswith("buildkit.json") for name in names)
+    document = read_provenance(Path(patched.stdout.strip()))
+    assert [patch["name"] for patch in document["patches"]] == ["ten"]
+    why = world.run("plan", "toy", "--arch", "sm120").stdout
+    assert "cache    hit" in why
+    (folder / "ten.patch").write_text(PATCH.replace("10", "11"))
+    why = world.run("plan", "toy", "--arch", "sm120", "--explain").stdout
+    assert "patch ten: was sha256:" in why
+    (folder / "ten.patch").write_text(PATCH.replace("return 1;", "return 7;"))
+    refused = world.make()
+    assert refused.returncode == 1
+    assert "line 1 should be 'int one(void) { return 7; }'" in refused.stderr
+
+
+def test_a_unit_that_does_not_compile_shows_its_own_error(world):
+    (world.source / "src" / "two.c").write_text("int two(void) { return nothing; }\n")
+    done = world.make()
+    assert done.returncode == 1
+    assert "nothing" in done.stderr
+    assert "undeclared" in done.stderr
+    assert "could not compile src/two.c" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not world.entries()
+    assert not world.out.exists()
+    as_json = json.loads(world.make("--json").stdout)
+    assert as_json["slug"] == "compile"
+    shutil.copy(PROJECTS / "toy" / "src" / "two.c", world.source / "src" / "two.c")
+    mended = world.make()
+    assert mended.returncode == 0, mended.stderr
+    assert world.compiled().count("one.c") == 1, "the object of the first try is taken"
+
+
+def test_a_kill_leaves_no_entry_and_the_next_make_goes_on(world):
+    slow(world)
+    make = world.start()
+    wait_for(lambda: is_waiting(world))
+    make.kill()
+    make.communicate()
+    assert not world.entries()
+    assert not world.out.exists()
+    (world.root / "gate").unlink()
+    (world.root / "gate").write_text("")
+    done = world.make()
+    assert done.returncode == 0, done.stderr
+    assert world.compiled().count("one.c") == 1, "no object is compiled twice"
+
+
+def test_ctrl_c_ends_every_child_and_says_so_in_one_line(world):
+    slow(world)
+    make = world.start()
+    wait_for(lambda: is_waiting(world))
+    make.send_signal(signal.SIGINT)
+    _, told = make.communicate(timeout=60)
+    assert make.returncode == 130
+    assert told.strip().splitlines()[-1] == "buildkit: interrupted"
+    wait_for(lambda: not processes_with(str(world.cache)), 20)
+
+
+def processes_with(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "cmdline").read_text():
+                found.append(folder.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_the_second_of_two_makes_waits_and_takes_the_result(world):
+    slow(world)
+    first = world.start()
+    wait_for(lambda: is_waiting(world))
+    second = world.start("--json")
+    time.sleep(1)
+    assert second.poll() is None
+    with (world.root / "gate").open("w"):
+        pass
+    _, told = first.communicate(timeout=120)
+    assert first.returncode == 0, told
+    other, told = second.communicate(timeout=120)
+    assert second.returncode == 0, told
+    assert json.loads(other)["cached"] is True
+    assert world.compiled().count("two.c") == 1
+    assert len(world.entries()) == 1
+
+
+def test_stray_flags_do_not_reach_the_compiler(world):
+    clean = world.make()
+    stray = world.make("--clean", CFLAGS="-DEVIL", CPATH="/nowhere", CC="/bin/false")
+    assert stray.returncode == 0, stray.stderr
+    assert stray.stdout == clean.stdout
+    assert "EVIL" not in (world.slot / "build.log").read_text()
+    plan = world.run("plan", "toy", "--arch", "sm120", CFLAGS="-DEVIL").stdout
+    assert "CFLAGS: set here, not passed to the build" in plan
+
+
+def test_a_wheel_that_fails_its_check_is_not_kept(world):
+    (world.source / "toy" / "__init__.py").write_text("import no_such_module\n")
+    done = world.make()
+    assert done.returncode == 1
+    assert "No module named 'no_such_module'" in done.stderr
+    assert not world.entries()
+    assert not world.out.exists()
+
+
+def test_a_source_edited_by_hand_is_built_but_not_kept(world):
+    plain = world.make()
+    done = world.run("shell", "toy", "--arch", "sm120", "-c", "pwd; echo $VIRTUAL_ENV")
+    folder, environment = done.stdout.splitlines()
+    assert Path(folder) == world.slot / "source"
+    assert "environments" in environment
+    (Path(folder) / "src" / "one.c").write_text("int one(void) { return 40; }\n")
+    edited = world.make("--from-step", "build")
+    assert edited.returncode == 0, edited.stderr
+    assert ".edited" in edited.stdout
+    assert "does not enter the cache" in edited.stderr
+    assert len(world.entries()) == 1
+    assert world.make().stdout == plain.stdout
+
+
+def test_going_on_from_a_step_that_never_was_is_refused(world):
+    for step in ("build", "verify"):
+        done = world.make("--from-step", step)
+        assert done.returncode == 2, done.stderr
+        assert "Leave" in done.stderr
+
+
+def test_a_damaged_cache_entry_is_built_again(world):
+    world.make()
+    (entry,) = world.entries()
+    (wheel,) = entry.parent.glob("*.whl")
+    wheel.write_bytes(b"damaged")
+    done = world.make("--json")
+    assert json.loads(done.stdout)["cached"] is False
+    read_wheel(Path(json.loads(done.stdout)["wheel"]))
+
+
+def test_an_output_that_is_no_directory_is_refused_and_the_wheel_is_kept(world):
+    world.out.write_text("a file")
+    done = world.make()
+    assert done.returncode == 1
+    assert "Output directory" in done.stderr
+    assert len(world.entries()) == 1
+    assert world.out.read_text() == "a file"
+
+
+def test_a_change_of_a_local_source_is_seen(world):
+    first = world.make().stdout
+    (world.source / "src" / "one.c").write_text("int one(void) { return 5; }\n")
+    assert world.make().stdout != first
+
+
+def test_the_log_shows_the_commands_and_the_output_is_short(world):
+    done = world.make()
+    assert len(done.stderr.splitlines()) <= 8
+    log = (world.slot / "build.log").read_text()
+    assert log.startswith("+ ")
+    verbose = world.make("--clean", "--verbose")
+    assert "Building C object" in verbose.stderr or "[1/" in verbose.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["make", "toy"], "No GPU target was named"),
+        (["make", "toy", "--arch", "sm12"], "GPU target"),
+        (["make", "toy", "--arch", "sm90"], "does not support sm90"),
+        (["make", "tow", "--arch", "sm120"], "Did you mean 'toy'"),
+        (["make", "toy", "--arch", "sm120", "--version", "2"], "no version '2'"),
+        (["make", "toy", "--arch", "sm120", "--jobs", "0"], "from 1 to 4096"),
+        (["make", "toy", "--arch", "sm120", "--memory", "lots"], "size such as 12GiB"),
+        (["make", "toy", "--arch", "sm120", "--with", "!!"], "allowed a requirement"),
+        (["make", "toy", "--arch", "sm120", "--env", "/none"], "no interpreter"),
+        (["make", "toy", "--arch", "sm120", "--recipes", "/none"], "directory of recipes"),
+        (["mak", "toy"], "Did you mean 'make'"),
+        (["show", "./none.toml"], "no such file"),
+        (["pin", "none"], "no recipe 'none'"),
+    ],
+)
+def test_wrong_input_is_one_clear_error_with_status_2(world, args, told):
+    done = world.run(*args)
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_python_that_does_not_exist_fails_the_job(world):
+    done = world.make("--python", "/no/such/python")
+    assert done.returncode == 1
+    assert "no such interpreter" in done.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_told(world):
+    blocked = world.root / "blocked"
+    blocked.write_text("a file")
+    done = world.make(BUILDKIT_CACHE=str(blocked / "cache"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "foresee" not in done.stderr
