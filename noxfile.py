@@ -30,3 +30,12 @@ def real(session: nox.Session) -> None:
     """Build real packages for real."""
     session.install("-e", ".[test]")
     session.run("python", "-m", "pytest", "-m", "real", "--timeout", "0", *session.posargs)
+
+
+@nox.session
+def gen(session: nox.Session) -> None:
+    """Write the pages that are made from the code."""
+    session.install("-e", ".")
+    code = "from buildkit.recipe.reference import render_reference as r; print(r(), end='')"
+    with open("docs/recipe-reference.md", "w") as page:
+        session.run("python", "-c", code, stdout=page)

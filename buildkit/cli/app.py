@@ -83,12 +83,11 @@ def run(argv: list[str]) -> int:
 
     wants_json = "--json" in argv
     try:
-        cli.main(args=argv, prog_name="buildkit", standalone_mode=False)
+        # Outside its standalone mode click returns the status of an Exit instead of raising it.
+        status = cli.main(args=argv, prog_name="buildkit", standalone_mode=False)
     except BuildkitError as error:
         draw_error(error, as_json=wants_json)
         return error.status
-    except click.exceptions.Exit as signal:
-        return signal.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -102,4 +101,4 @@ def run(argv: list[str]) -> int:
     except Exception as error:
         draw_unexpected(error, process_environment())
         return 1
-    return 0
+    return status if isinstance(status, int) else 0

@@ -21,6 +21,7 @@ from buildkit.recipe import (
 )
 from buildkit.recipe.check import lint_recipe
 from buildkit.recipe.model import PypiSource
+from buildkit.recipe.reference import render_reference
 from buildkit.recipe.schema import render_schema
 
 GOOD = """\
@@ -227,6 +228,11 @@ def test_every_recipe_of_the_kit_is_right(file):
     recipe = read_recipe(file)
     assert lock_file(file).is_file()
     assert recipe.verify.imports
+
+
+def test_the_reference_page_is_current():
+    page = Path(__file__).parents[2] / "docs" / "recipe-reference.md"
+    assert page.read_text() == render_reference(), "run `nox -s gen`"
 
 
 def test_the_kit_ships_its_recipes():
