@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nox
 
 nox.options.default_venv_backend = "venv"
@@ -37,5 +39,5 @@ def gen(session: nox.Session) -> None:
     """Write the pages that are made from the code."""
     session.install("-e", ".")
     code = "from buildkit.recipe.reference import render_reference as r; print(r(), end='')"
-    with open("docs/recipe-reference.md", "w") as page:
+    with Path("docs/recipe-reference.md").open("w") as page:
         session.run("python", "-c", code, stdout=page)
