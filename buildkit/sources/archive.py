@@ -3,16 +3,17 @@
 What enters: a tar or zip file that nobody vouches for but its digest. What leaves: a tree of
 directories, regular files and links that stay inside. Refused: absolute names, ``..``, links that
 lead out, devices, pipes, encrypted members, archives that unpack to more than is plausible.
-Python's own ``data`` filter (PEP 706) checks the tar members once more.
+Python's own filter (PEP 706) would do for tar files, but Debian 12's Python 3.11.2 is older.
 """
 
 from __future__ import annotations
 
 import posixpath
+import shutil
 import stat
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from buildkit.errors import Location, SourceError
 from buildkit.fs import staged_directory
@@ -41,10 +42,11 @@ def extract_archive(archive: Path, destination: Path, *, strips_top: bool) -> No
         raise _unfit(archive, f"allowed are {', '.join(_SUFFIXES)}")
     try:
         with staged_directory(destination) as stage:
+            writer = _Writer(archive, stage)
             if archive.name.endswith((".zip", ".whl")):
-                _extract_zip(archive, stage)
+                _extract_zip(archive, writer)
             else:
-                _extract_tar(archive, stage)
+                _extract_tar(archive, writer)
             if strips_top:
                 _strip_top(stage)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, KeyError) as error:
@@ -57,89 +59,110 @@ def extract_archive(archive: Path, destination: Path, *, strips_top: bool) -> No
         ) from error
 
 
-def _extract_tar(archive: Path, stage: Path) -> None:
+class _Writer:
+    """Writes members below one directory, and nothing anywhere else.
+
+    Nothing is left to the archive modules: what they do with odd names and links differs from
+    Python to Python.
+    """
+
+    def __init__(self, archive: Path, stage: Path) -> None:
+        self._archive = archive
+        self._stage = stage
+        self._has_links = False
+        self._files: set[str] = set()
+        self._members = 0
+        self._bytes = 0
+
+    def count(self, size_bytes: int) -> None:
+        """Note a member; refuse an archive that unpacks to more than is plausible."""
+        self._members += 1
+        self._bytes += size_bytes
+        if self._members > MAX_MEMBERS or self._bytes > MAX_BYTES:
+            raise self.unfit(f"it unpacks to more than {MAX_MEMBERS} members or {MAX_BYTES} bytes")
+
+    def directory(self, name: str) -> None:
+        self._place(name, is_directory=True).mkdir(parents=True, exist_ok=True)
+
+    def file(self, name: str, stream: IO[bytes], mode: int) -> None:
+        place = self._place(name)
+        if place.is_symlink() or place.exists():
+            place.unlink()
+        with place.open("wb") as copy:
+            shutil.copyfileobj(stream, copy, 1 << 20)
+        # Readable, and executable if the archive says so; no more than that.
+        place.chmod(0o755 if mode & 0o100 else 0o644)
+        self._files.add(posixpath.normpath(name))
+
+    def symlink(self, name: str, target: str) -> None:
+        self._check_target(name, target, posixpath.dirname(name))
+        self._place(name).symlink_to(target)
+        self._has_links = True
+
+    def hardlink(self, name: str, target: str) -> None:
+        self._check_target(name, target, "")
+        plain = posixpath.normpath(target)
+        if plain not in self._files:
+            raise self.unfit(f"{name!r} links to what did not come before it")
+        source = self._place(target)
+        self._place(name).hardlink_to(source)
+
+    def unfit(self, reason: str) -> SourceError:
+        return _unfit(self._archive, reason)
+
+    def _place(self, name: str, *, is_directory: bool = False) -> Path:
+        """Return where a member goes, after making the directories above it."""
+        parts = name.rstrip("/").split("/") if is_directory else name.split("/")
+        if name.startswith("/") or "\\" in name or "\0" in name or ".." in parts:
+            raise self.unfit(f"{name!r} leads out of the archive")
+        if parts[-1] in (".", "") and not is_directory:
+            raise self.unfit(f"{name!r} is no name of a file")
+        place = self._stage / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # A link made before must not lead this member out of the tree.
+        if self._has_links and not place.parent.resolve().is_relative_to(self._stage.resolve()):
+            raise self.unfit(f"{name!r} leads out of the archive")
+        return place
+
+    def _check_target(self, name: str, target: str, base: str) -> None:
+        reached = posixpath.normpath(posixpath.join(base, target))
+        if target.startswith("/") or reached == ".." or reached.startswith("../"):
+            raise self.unfit(f"{name!r} links to {target!r}, which leads out of the archive")
+
+
+def _extract_tar(archive: Path, writer: _Writer) -> None:
     with tarfile.open(archive) as tar:
-        total = 0
-        files: set[str] = set()
-        for number, member in enumerate(tar):
-            total += member.size
-            _check_size(archive, number, total)
-            _check_name(archive, member.name)
-            if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
-                raise _unfit(archive, f"{member.name!r} is a device or a pipe")
-            if member.issym() or member.islnk():
-                base = posixpath.dirname(member.name) if member.issym() else ""
-                _check_link(archive, member.name, base, member.linkname)
-            plain = posixpath.normpath(member.name)
-            if member.name.rsplit("/", 1)[-1] in (".", "") and not member.isdir():
-                raise _unfit(archive, f"{member.name!r} is no name of a file")
-            if member.islnk() and posixpath.normpath(member.linkname) not in files - {plain}:
-                raise _unfit(archive, f"{member.name!r} links to what did not come before it")
-            if member.islnk():
-                _link(archive, stage, plain, posixpath.normpath(member.linkname))
-                continue
-            if member.isreg():
-                files.add(plain)
-            member.mode = _mode(member.mode, is_directory=member.isdir())
-            tar.extract(member, stage, set_attrs=True, filter="data")
-
-
-def _extract_zip(archive: Path, stage: Path) -> None:
-    with zipfile.ZipFile(archive) as bundle:
-        total = 0
-        for number, member in enumerate(bundle.infolist()):
-            total += member.file_size
-            _check_size(archive, number, total)
-            _check_name(archive, member.filename)
-            if member.flag_bits & 1:
-                raise _unfit(archive, f"{member.filename!r} is encrypted")
-            kind = stat.S_IFMT(member.external_attr >> 16)
-            place = stage / member.filename
-            if kind == stat.S_IFLNK:
-                target = bundle.read(member).decode(errors="replace")
-                _check_link(archive, member.filename, posixpath.dirname(member.filename), target)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.symlink_to(target)
-            elif kind in (0, stat.S_IFREG, stat.S_IFDIR):
-                # A link made before must not lead this member out of the tree.
-                if not place.parent.resolve().is_relative_to(stage.resolve()):
-                    raise _unfit(archive, f"{member.filename!r} leads out of the archive")
-                bundle.extract(member, stage)
-                mode = member.external_attr >> 16
-                place.chmod(_mode(mode, is_directory=member.is_dir()))
+        for member in tar:
+            writer.count(member.size)
+            if member.isdir():
+                writer.directory(member.name)
+            elif member.issym():
+                writer.symlink(member.name, member.linkname)
+            elif member.islnk():
+                writer.hardlink(member.name, member.linkname)
+            elif member.isreg() and (stream := tar.extractfile(member)) is not None:
+                writer.file(member.name, stream, member.mode)
             else:
-                raise _unfit(archive, f"{member.filename!r} is a device or a pipe")
+                raise writer.unfit(f"{member.name!r} is a device or a pipe")
 
 
-def _link(archive: Path, stage: Path, name: str, target: str) -> None:
-    """Make a hard link; tarfile's own way follows links in circles when names are odd."""
-    place = stage / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    for path in (place.parent, (stage / target).parent):
-        if not path.resolve().is_relative_to(stage.resolve()):
-            raise _unfit(archive, f"{name!r} leads out of the archive")
-    place.hardlink_to(stage / target)
-
-
-def _mode(mode: int, *, is_directory: bool) -> int:
-    """Return sane permissions: readable, and executable if the archive says so."""
-    return 0o755 if is_directory or mode & 0o100 else 0o644
-
-
-def _check_size(archive: Path, number: int, total_bytes: int) -> None:
-    if number >= MAX_MEMBERS or total_bytes > MAX_BYTES:
-        raise _unfit(archive, f"it unpacks to more than {MAX_MEMBERS} members or {MAX_BYTES} bytes")
-
-
-def _check_name(archive: Path, name: str) -> None:
-    if name.startswith("/") or "\\" in name or "\0" in name or ".." in name.split("/"):
-        raise _unfit(archive, f"{name!r} leads out of the archive")
-
-
-def _check_link(archive: Path, name: str, base: str, target: str) -> None:
-    reached = posixpath.normpath(posixpath.join(base, target))
-    if target.startswith("/") or reached == ".." or reached.startswith("../"):
-        raise _unfit(archive, f"{name!r} links to {target!r}, which leads out of the archive")
+def _extract_zip(archive: Path, writer: _Writer) -> None:
+    with zipfile.ZipFile(archive) as bundle:
+        for member in bundle.infolist():
+            writer.count(member.file_size)
+            if member.flag_bits & 1:
+                raise writer.unfit(f"{member.filename!r} is encrypted")
+            mode = member.external_attr >> 16
+            kind = stat.S_IFMT(mode)
+            if member.is_dir():
+                writer.directory(member.filename)
+            elif kind == stat.S_IFLNK:
+                writer.symlink(member.filename, bundle.read(member).decode(errors="replace"))
+            elif kind in (0, stat.S_IFREG):
+                with bundle.open(member) as stream:
+                    writer.file(member.filename, stream, mode)
+            else:
+                raise writer.unfit(f"{member.filename!r} is a device or a pipe")
 
 
 def _strip_top(stage: Path) -> None:

@@ -139,5 +139,5 @@ def test_whatever_a_tar_says_nothing_outside_changes(tmp_path_factory, members):
     outside = {path for path in root.rglob("*") if inner not in path.parents}
     assert outside == {root / "one", inner, archive}
     for path in inner.rglob("*"):
-        with suppress(RuntimeError):  # a link to itself leads nowhere
-            assert path.resolve().is_relative_to(inner)
+        with suppress(OSError, RuntimeError):  # a link to itself, or to nothing, leads nowhere
+            assert path.resolve(strict=True).is_relative_to(inner)
