@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildkit import launcher
@@ -22,7 +23,6 @@ from buildkit.values import BuiltWheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from buildkit.backend import Backend
     from buildkit.events import Events
@@ -167,9 +167,10 @@ def _tell_code(plan: Plan, records: tuple[UnitRecord, ...], events: Events) -> N
     events.step("compiled", f"{units} units; GPU targets of nvcc calls: {told}")
     if not count["pinned"] + count["replaced"]:
         events.warning(f"No compiler call was pinned to {plan.arch.name}; see {plan.recipe}'s log.")
-    for record in records:
-        if record.decision == "kept":
-            events.warning(f"{record.source} names no code for {plan.arch.name}: left as it is.")
+    kept = sorted({Path(record.source).name for record in records if record.decision == "kept"})
+    if kept:
+        listed = ", ".join(kept[:8]) + (f" and {len(kept) - 8} more" if len(kept) > 8 else "")
+        events.warning(f"Left as they are, without code for {plan.arch.name}: {listed}.")
 
 
 def _follow(events: Events) -> Callable[[str], None]:

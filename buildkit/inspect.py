@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from buildkit.arch import TARGETS, parse_arch, runs_on
+from buildkit.cache import require_cache
 from buildkit.errors import ArchError, Location, VerifyError
 from buildkit.sources.settings import read_index_settings
 from buildkit.toolchain.cuobjdump import ensure_cuobjdump
@@ -50,6 +51,7 @@ def inspect_wheel(path: Path, gpu: GpuArch | None, kit: Kit) -> Inspection:
         )
     if path.suffix == ".whl":
         read_wheel(path)
+    require_cache(kit.paths)
     python = probe_python(None, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo)
     cuobjdump = ensure_cuobjdump(
         python,

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from buildkit.cache import look_up, store_wheel
+from buildkit.cache import look_up, require_cache, store_wheel
 from buildkit.environ import strays
 from buildkit.errors import JobError, SourceError
 from buildkit.fs import clone_file, locked, remove_tree
@@ -104,6 +104,7 @@ def make(
     is_cached = entry is not None
     if entry is None:
         _refuse_unpinned(drafted)
+        require_cache(kit.paths)
         for gap in drafted.known_gaps:
             kit.events.warning(gap)
         entry, is_cached = _make_once(

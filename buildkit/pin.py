@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from buildkit.cache import require_cache
 from buildkit.errors import Location, RecipeError, SourceError
 from buildkit.fs import write_atomic
 from buildkit.patches import select_patches
@@ -54,6 +55,7 @@ def pin(name: str, kit: Kit, *, version: str | None, is_upgrade: bool, is_dry_ru
     recipe = read_recipe(file)
     chosen = version_of(recipe, version)
     settings = read_index_settings(kit.environment)
+    require_cache(kit.paths)
     # The lock does not depend on the sources: it is written even if one of them cannot be reached.
     lock, changes = _lock(recipe, file, settings, kit, is_upgrade=is_upgrade)
     if lock is not None and not is_dry_run:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from buildkit.build import build_variables, write_launcher
+from buildkit.cache import require_cache
 from buildkit.fs import locked
 from buildkit.make import draft
 from buildkit.prepare import prepare, slot_of
@@ -29,6 +30,7 @@ def open_shell(request: Request, kit: Kit, *, command: str | None, keeps_source:
     :raises BuildkitError: as the stages of a make do.
     """
     drafted = draft(request, kit)
+    require_cache(kit.paths)
     plan = drafted.plan
     slot = slot_of(kit.paths, plan)
 

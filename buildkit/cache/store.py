@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from buildkit.paths import Paths
     from buildkit.values import Plan, VerifiedWheel
 
-__all__ = ["look_up", "nearest_fields", "store_wheel"]
+__all__ = ["look_up", "nearest_fields", "require_cache", "store_wheel"]
 
 _ENTRY = "entry.json"
 
@@ -80,6 +80,21 @@ def store_wheel(paths: Paths, plan: Plan, wheel: VerifiedWheel) -> CacheEntry:
         verdict=wheel.verdict,
         targets=tuple(targets),
     )
+
+
+def require_cache(paths: Paths) -> None:
+    """Refuse to start a job when the cache cannot be written.
+
+    :raises CacheError: naming the directory and the reason.
+    """
+    import tempfile
+
+    try:
+        paths.root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=paths.root):
+            pass
+    except OSError as error:
+        raise _unusable(paths, error) from error
 
 
 def nearest_fields(

@@ -13,7 +13,7 @@ import click
 
 from buildkit import __version__
 from buildkit.environ import process_environment
-from buildkit.errors import INTERRUPTED, BuildkitError
+from buildkit.errors import INTERRUPTED, BuildkitError, JobError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("buildkit.cli.recipes", "list_recipes"),
@@ -98,6 +98,13 @@ def run(argv: list[str]) -> int:
         # The reader of our output went away (`buildkit list | head`): nothing is wrong with us.
         sys.stdout = None  # keeps the interpreter from flushing it on exit
         return 0
+    except OSError as error:
+        # A disk that is full or a directory that is not ours, met where no stage expected it.
+        place = f" ({error.filename})" if error.filename else ""
+        what = f"The system refused: {error.strerror or error}{place}."
+        remedy = "Free some space, or see who may write there."
+        draw_error(JobError(what, remedy=remedy), as_json=wants_json)
+        return 1
     except Exception as error:
         draw_unexpected(error, process_environment())
         return 1

@@ -44,7 +44,13 @@ def list_gpu_code(
 
     if path.suffix != ".whl":
         with path.open("rb") as file:
-            found = is_elf(file.read(4)) and has_gpu_code(file)
+            if not is_elf(file.read(4)):
+                raise VerifyError(
+                    f"{path.name} is neither a wheel nor a shared library.",
+                    where=Location(file=str(path)),
+                    remedy="Give the path of a .whl or .so file.",
+                )
+            found = has_gpu_code(file)
         return (read(path, path.name),) if found else ()
     codes = []
     with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory(prefix="buildkit-") as folder:
