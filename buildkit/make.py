@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from buildkit.cache import look_up, require_cache, store_wheel
+from buildkit.digest import digest_file
 from buildkit.environ import strays
 from buildkit.errors import JobError, SourceError
 from buildkit.fs import clone_file, locked, remove_tree
@@ -170,7 +171,8 @@ def _run(
     if from_step == "verify":
         built = built_before(slot)
     else:
-        kit.events.step("build", f"{plan.jobs} at a time, {plan.isolation}; log {slot.log}")
+        isolation = ready.workshop.isolation.description
+        kit.events.step("build", f"{plan.jobs} at a time, {isolation}; log {slot.log}")
         built = build_wheel(plan, ready.tree, ready.workshop, runner=kit.runner, events=kit.events)
     if ready.is_edited:
         plan = replace(plan, local_version=_edited(plan.local_version))
@@ -212,7 +214,9 @@ def _place(entry: CacheEntry, out: Path) -> Path:
     """
     destination = out / entry.wheel.name
     try:
-        clone_file(entry.wheel, destination)
+        # A second make finds it there already; writing it anew would wait for the disk.
+        if not destination.is_file() or digest_file(destination) != entry.sha256:
+            clone_file(entry.wheel, destination)
     except OSError as error:
         raise JobError(
             f"Output directory {out}: {error.strerror or error}.",

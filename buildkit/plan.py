@@ -100,7 +100,6 @@ def plan_make(recipe: Recipe, version: Version, request: Request, facts: Facts) 
         rules=rules,
         without_code=recipe.flags.without_code,
         jobs=facts.jobs,
-        isolation=facts.isolation,
         key_fields=fields,
         key=key,
     )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from buildkit.errors import Location, RecipeError
 from buildkit.governor.capacity import jobs_for, read_capacity
-from buildkit.launcher import probe_isolation
 from buildkit.patches import select_patches
 from buildkit.recipe import lock_file, patch_directory
 from buildkit.sizes import parse_size
@@ -63,7 +62,6 @@ def survey(
         python=python,
         toolchain=_toolchain(recipe, choice, lock, kit),
         lock=lock,
-        isolation=probe_isolation(kit.runner, kit.environment).description,
         jobs=_jobs(recipe, request),
     )
 

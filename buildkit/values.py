@@ -223,8 +223,6 @@ class Facts:
     python: PythonIdentity
     toolchain: Toolchain
     lock: EnvLock
-    isolation: str
-    """``"network namespace"``, or the reason why the build keeps its network."""
     jobs: int
     """Most compiler calls at the same time; not part of the key."""
 
@@ -276,7 +274,6 @@ class Plan:
     without_code: Literal["keep", "replace", "drop"]
     """What to do with a compiler call that names no code for the target."""
     jobs: int
-    isolation: str
     key_fields: tuple[KeyField, ...]
     key: Digest
 

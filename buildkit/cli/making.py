@@ -95,12 +95,14 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
     Example: buildkit plan demo-kernel --arch sm120
     """
     from buildkit.cache import look_up, nearest_fields
+    from buildkit.launcher import probe_isolation
     from buildkit.make import draft
     from buildkit.plan import difference
 
     with kit_from(recipes, as_json=as_json) as kit:
         drafted = draft(request, kit)
         hit = look_up(kit.paths, drafted.plan.recipe, drafted.plan.key)
+        isolation = probe_isolation(kit.runner, kit.environment).description
         lines: tuple[str, ...] = ()
         if explain and hit is None:
             near = nearest_fields(kit.paths, drafted.plan.recipe, drafted.plan.key_fields)
@@ -109,9 +111,13 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
             else:
                 lines = difference(near, drafted.plan.key_fields)
     if as_json:
-        click.echo(json.dumps(_plan_document(drafted, is_cached=hit is not None, why=lines)))
+        click.echo(
+            json.dumps(
+                _plan_document(drafted, is_cached=hit is not None, isolation=isolation, why=lines)
+            )
+        )
         return
-    click.echo(_render_plan(drafted))
+    click.echo(_render_plan(drafted, isolation))
     click.echo(f"cache    {'hit: ' + str(hit.wheel) if hit else 'miss'}")
     for line in lines:
         click.echo(f"         {line}")
@@ -178,7 +184,9 @@ def shell(
     raise click.exceptions.Exit(status)
 
 
-def _plan_document(drafted: Drafted, *, is_cached: bool, why: tuple[str, ...]) -> dict[str, object]:
+def _plan_document(
+    drafted: Drafted, *, is_cached: bool, isolation: str, why: tuple[str, ...]
+) -> dict[str, object]:
     plan = drafted.plan
     return {
         "recipe": plan.recipe,
@@ -190,7 +198,7 @@ def _plan_document(drafted: Drafted, *, is_cached: bool, why: tuple[str, ...]) -
         "key_fields": {field.name: field.value for field in plan.key_fields},
         "jobs": plan.jobs,
         "capacity": drafted.capacity,
-        "isolation": plan.isolation,
+        "isolation": isolation,
         "known_gaps": list(drafted.known_gaps),
         "not_passed_on": list(drafted.strays),
         "unpinned": [f"{source.description}: {source.reason}" for source in plan.unpinned],
@@ -211,7 +219,7 @@ def _made_document(made: Made) -> dict[str, object]:
     }
 
 
-def _render_plan(drafted: Drafted) -> str:
+def _render_plan(drafted: Drafted, isolation: str) -> str:
     plan = drafted.plan
     label = f"+{plan.local_version}" if plan.local_version else ""
     lines = [
@@ -219,7 +227,7 @@ def _render_plan(drafted: Drafted) -> str:
         f"wheel    {plan.project} {plan.version}{label}",
         f"target   {plan.arch.name} ({plan.code.gencode})",
         f"jobs     {plan.jobs}: {drafted.capacity}",
-        f"network  {plan.isolation}",
+        f"network  {isolation}",
         f"key      {plan.key}",
     ]
     lines += [f"  {field.name} = {field.value}" for field in plan.key_fields]

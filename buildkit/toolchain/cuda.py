@@ -82,7 +82,7 @@ def select_cuda(
     """
     seen = []
     too_old = []
-    for root in _roots(runner, environment):
+    for root in _roots(runner, environment, memo):
         found = _probe(root, runner, environment, memo)
         if not is_in_range(found.version, allowed):
             seen.append(f"{found.version} at {root}")
@@ -135,37 +135,41 @@ def accepts(
     return remembered(memo, f"nvcc-{arch.name}", nvcc, ask)["accepted"] == "yes"
 
 
-def _roots(runner: Runner, environment: Mapping[str, str]) -> Iterator[Path]:
+def _roots(runner: Runner, environment: Mapping[str, str], memo: Path) -> Iterator[Path]:
     """Yield the toolkit roots of this machine, likeliest first, each once."""
     seen = set()
-    for root in _named_roots(runner, environment):
+    for root in _named_roots(runner, environment, memo):
         if (root / "bin" / "nvcc").is_file() and root.resolve() not in seen:
             seen.add(root.resolve())
             yield root
 
 
-def _named_roots(runner: Runner, environment: Mapping[str, str]) -> Iterator[Path]:
+def _named_roots(runner: Runner, environment: Mapping[str, str], memo: Path) -> Iterator[Path]:
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if environment.get(name):
             yield Path(environment[name]).absolute()
     on_path = shutil.which("nvcc", path=environment.get("PATH", ""))
     if on_path is not None:
-        yield _root_of(Path(on_path), runner, environment)
+        yield _root_of(Path(on_path), runner, environment, memo)
     yield Path("/usr/local/cuda")
 
 
-def _root_of(nvcc: Path, runner: Runner, environment: Mapping[str, str]) -> Path:
+def _root_of(nvcc: Path, runner: Runner, environment: Mapping[str, str], memo: Path) -> Path:
     """Return the toolkit of an nvcc, which may be a link or a script elsewhere: it tells itself."""
     beside = nvcc.resolve().parent.parent
     if (beside / "include" / "cuda_runtime.h").is_file():
         return beside
-    done = runner.capture(
-        [nvcc, "--dryrun", "-E", "-x", "cu", "/dev/null"],
-        env=base_environment(environment),
-        timeout_seconds=60,
-    )
-    top = _TOP.search(done.stderr)
-    return Path(top[1]).resolve() if top else beside
+
+    def ask() -> dict[str, str]:
+        done = runner.capture(
+            [nvcc, "--dryrun", "-E", "-x", "cu", "/dev/null"],
+            env=base_environment(environment),
+            timeout_seconds=60,
+        )
+        top = _TOP.search(done.stderr)
+        return {"root": str(Path(top[1]).resolve() if top else beside)}
+
+    return Path(remembered(memo, "nvcc-root", nvcc, ask)["root"])
 
 
 def _probe(root: Path, runner: Runner, environment: Mapping[str, str], memo: Path) -> ToolIdentity:
