@@ -19,7 +19,7 @@ from buildkit.sources.fetch import Fetcher
 from buildkit.sources.place import is_as_placed, place_tree
 from buildkit.sources.settings import read_index_settings
 from buildkit.survey import choose_cuda
-from buildkit.toolchain.accept import check_torch
+from buildkit.toolchain.accept import check_cmake, check_torch
 from buildkit.toolchain.environment import ensure_environment, read_environment
 from buildkit.toolchain.python import include_directory
 from buildkit.toolchain.system import check_system
@@ -68,6 +68,9 @@ def prepare(
     toolkit = _toolkit(recipe, plan, environment, request, settings, kit)
     if plan.backend == "torch" and recipe.toolchain.cuda:
         check_torch(environment, plan.code, _tool(plan, "nvcc").version, kit.events)
+    if plan.backend == "cmake" and recipe.toolchain.cuda:
+        variables = base_environment(kit.environment)
+        check_cmake(environment, plan.code, runner=kit.runner, variables=variables)
     has_objects = prepare_slot(slot, plan)
     if has_objects:
         kit.events.step("resume", "objects of the last build are kept")

@@ -1,19 +1,35 @@
-"""What the torch of a build environment accepts, read from its files; torch is not imported."""
+"""What the torch and the CMake of a build environment accept: asked of them, never assumed.
+
+Torch is read from its files, since importing it takes seconds; CMake runs its own check.
+"""
 
 from __future__ import annotations
 
 import re
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildkit.errors import ArchError, ToolchainError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from buildkit.arch import GpuArch
     from buildkit.events import Events
+    from buildkit.run import Runner
 
-__all__ = ["check_torch"]
+__all__ = ["check_cmake", "check_torch"]
+
+#: Runs the check that CMake itself applies to CMAKE_CUDA_ARCHITECTURES. Source: CMake's
+#: Modules/Internal/CMakeCUDAArchitecturesValidate.cmake; older ones check later, in a build.
+_CMAKE_CHECK = """\
+set(check "${CMAKE_ROOT}/Modules/Internal/CMakeCUDAArchitecturesValidate.cmake")
+if(EXISTS "${check}")
+  include("${check}")
+  cmake_cuda_architectures_validate(CUDA)
+endif()
+"""
 
 _SUPPORTED = re.compile(r"supported_arches\s*=\s*\[([^\]]*)\]")
 _CUDA = re.compile(r"^cuda:[^=]*=\s*'(\d+)\.(\d+)'", re.MULTILINE)
@@ -55,4 +71,28 @@ def check_torch(environment: Path, code: GpuArch, nvcc_version: str, events: Eve
         events.warning(
             f"nvcc is {nvcc_version}, torch was built with CUDA {built[1]}.{built[2]}: minor"
             " versions of one major are compatible."
+        )
+
+
+def check_cmake(
+    environment: Path, code: GpuArch, *, runner: Runner, variables: Mapping[str, str]
+) -> None:
+    """Refuse a CMake that does not know the target's variant; plain numbers pass with any.
+
+    :param environment: Root of the build environment; without CMake there is nothing to check.
+    :param variables: The whole environment of the call.
+    :raises ArchError: if CMake refuses it.
+    """
+    program = environment / "bin" / "cmake"
+    if not code.variant or not program.exists():
+        return
+    with tempfile.TemporaryDirectory(prefix="buildkit-") as folder:
+        script = Path(folder) / "check.cmake"
+        script.write_text(_CMAKE_CHECK)
+        define = f"-DCMAKE_CUDA_ARCHITECTURES={code.cmake}"
+        done = runner.capture([program, define, "-P", script], env=variables, timeout_seconds=60)
+    if done.status != 0:
+        raise ArchError(
+            f"The locked CMake does not know {code.name} ({code.cmake}).",
+            remedy="Lock a newer CMake: widen build.requires and run `buildkit pin --upgrade`.",
         )

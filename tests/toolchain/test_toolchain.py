@@ -17,7 +17,7 @@ from buildkit.errors import ArchError, RequestError, ToolchainError
 from buildkit.recipe.model import System, SystemFile
 from buildkit.run import ProcessRunner
 from buildkit.toolchain import cuda
-from buildkit.toolchain.accept import check_torch
+from buildkit.toolchain.accept import check_cmake, check_torch
 from buildkit.toolchain.compilers import probe_gcc
 from buildkit.toolchain.cuda import select_cuda
 from buildkit.toolchain.environment import read_environment
@@ -226,6 +226,17 @@ def test_a_torch_that_does_not_fit_is_refused(tmp_path):
         )
     with pytest.raises(ArchError, match=r"does not know sm121: found 9\.0"):
         check_torch(a_torch(tmp_path / "b"), parse_arch("sm121"), "13.0.88", RecordingEvents())
+
+
+def test_cmake_is_asked_for_variants_alone(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "cmake").touch()
+    refuses = ScriptedRunner({"120f-real": says(status=1), "120a-real": says()})
+    check_cmake(tmp_path, parse_arch("sm120"), runner=refuses, variables={})
+    check_cmake(tmp_path, parse_arch("sm120a"), runner=refuses, variables={})
+    with pytest.raises(ArchError, match="does not know sm120f"):
+        check_cmake(tmp_path, parse_arch("sm120f"), runner=refuses, variables={})
+    assert len(refuses.commands) == 2
 
 
 def test_all_missing_files_are_told_with_one_command(tmp_path):

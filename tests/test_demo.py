@@ -1,0 +1,98 @@
+"""The recipe that ships with the kit, built for real: CUDA from this machine or NVIDIA's wheels."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from buildkit.paths import paths_from
+
+pytestmark = [pytest.mark.network, pytest.mark.slow]
+
+
+def buildkit(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ) | {"BUILDKIT_CACHE": str(folder / "cache")} | variables
+    return subprocess.run(
+        [sys.executable, "-m", "buildkit", *args],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    # What was fetched by earlier makes of this user is not fetched again.
+    shared = paths_from(os.environ).uv
+    if shared.is_dir():
+        (folder / "cache").mkdir()
+        (folder / "cache" / "uv").symlink_to(shared)
+    done = buildkit(folder, "make", "demo-kernel", "--arch", "sm120")
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_the_wheel_holds_the_target_alone(demo):
+    folder, done = demo
+    assert "3 pinned" in done.stderr
+    assert "sm_120: code verified, import ok" in done.stderr
+    listed = buildkit(folder, "verify", done.stdout.strip(), "--arch", "sm120", "--json")
+    (library,) = json.loads(listed.stdout)["libraries"]
+    assert library == {"library": "demo_kernel/libdemo_kernel.so", "sass": ["sm_120"], "ptx": []}
+    other = buildkit(folder, "verify", done.stdout.strip(), "--arch", "sm90")
+    assert other.returncode == 1
+    assert "nothing that runs on sm90" in other.stdout
+
+
+def test_the_library_itself_says_for_what_it_was_compiled(demo, tmp_path):
+    _, done = demo
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    wheel = Path(demo[0]) / done.stdout.strip()
+    subprocess.run([*pip, "--target", tmp_path / "site", wheel], check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", "import demo_kernel; print(demo_kernel.targets())"],
+        env={"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "['sm_120']\n"
+
+
+def test_a_variant_that_the_project_does_not_list_replaces_its_list(demo):
+    folder, _ = demo
+    done = buildkit(folder, "make", "demo-kernel", "--arch", "sm120a")
+    assert done.returncode == 0, done.stderr
+    assert "3 replaced" in done.stderr
+    assert "sm_120a: code verified" in done.stderr
+
+
+def test_the_second_make_imports_only_what_it_needs(demo):
+    folder, _ = demo
+    code = (
+        "import sys\nfrom buildkit.cli.app import run\n"
+        "status = run(['make', 'demo-kernel', '--arch', 'sm120', '--json'])\n"
+        "print(status, *sorted(sys.modules), sep='\\n')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ) | {"BUILDKIT_CACHE": str(folder / "cache")},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    document, status, *modules = done.stdout.splitlines()
+    assert json.loads(document)["cached"] is True
+    assert status == "0"
+    for dear in ("git", "unidiff", "packaging", "unearth", "uv", "rich", "tomlkit", "installer"):
+        assert dear not in modules
+    assert len(modules) < 320
