@@ -65,9 +65,10 @@ def pin(name: str, kit: Kit, *, version: str | None, is_upgrade: bool, is_dry_ru
     entry, added = _entry(document, recipe, chosen)
     changes += added
     finder = _Finder(kit, settings, is_upgrade)
-    changes += finder.pin(chosen.source, entry["source"], recipe, chosen, "source")
+    changes += finder.pin(chosen.source, entry, "source", recipe, chosen, "source")
     for key, source in chosen.sources.items():
-        changes += finder.pin(source, entry["sources"][key], recipe, chosen, f"sources.{key}")
+        place = f"sources.{key}"
+        changes += finder.pin(source, entry["sources"], key, recipe, chosen, place)
     changes += _pin_patches(chosen, entry, file)
     if not is_dry_run:
         _write(file, tomlkit.dumps(document), text)
@@ -102,7 +103,13 @@ class _Finder:
         self._is_upgrade = is_upgrade
 
     def pin(
-        self, source: Source, table: Any, recipe: Recipe, version: Version, key: str
+        self,
+        source: Source,
+        parent: Any,
+        name: str,
+        recipe: Recipe,
+        version: Version,
+        place: str,
     ) -> list[str]:
         """Write what a source lacks; return one line per value."""
         if isinstance(source, PypiSource):
@@ -116,12 +123,10 @@ class _Finder:
             found = {"commit": self._git().resolve(source.url, source.ref)}
         else:
             return []
-        changes = []
-        for name, value in found.items():
-            if table.get(name) != value:
-                table[name] = value
-                changes.append(f"{key}.{name} = {value}")
-        return changes
+        table = parent[name]
+        changed = {key: value for key, value in found.items() if table.get(key) != value}
+        _write_values(parent, name, changed)
+        return [f"{place}.{key} = {value}" for key, value in changed.items()]
 
     def _pypi(self, source: PypiSource, project: str, version: str) -> dict[str, str]:
         if source.filename and source.sha256:
@@ -170,6 +175,22 @@ class _Finder:
             events=self._kit.events,
             is_offline=False,
         )
+
+
+def _write_values(parent: Any, name: str, values: dict[str, str]) -> None:
+    """Set values of a table; one on a single line is made anew, since tomlkit adds to it badly."""
+    import tomlkit
+    from tomlkit.items import InlineTable
+
+    table = parent[name]
+    if not isinstance(table, InlineTable):
+        for key, value in values.items():
+            table[key] = value
+    elif values:
+        fresh = tomlkit.inline_table()
+        for key, value in (table.unwrap() | values).items():
+            fresh.append(key, value)
+        parent[name] = fresh
 
 
 def _pin_patches(version: Version, entry: Any, file: Path) -> list[str]:

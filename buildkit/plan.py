@@ -230,7 +230,7 @@ def _local_version(recipe: Recipe, request: Request, facts: Facts, key: str) -> 
     cuda = next((tool.version for tool in facts.toolchain.tools if tool.name == "nvcc"), "")
     if cuda:
         parts.append("cu" + "".join(cuda.split(".")[:2]))
-    parts.append(request.arch.name)
+        parts.append(request.arch.name)
     if recipe.torch and "torch" in versions:
         parts.append("torch" + ".".join(versions["torch"].split("+")[0].split(".")[:2]))
     parts.append(f"k{key[:8]}")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from buildkit.fs import remove_tree
 from buildkit.launcher import read_records
 from buildkit.paths import paths_from
 
@@ -50,7 +51,9 @@ def test_flash_attn_is_killed_and_resumed_with_no_object_compiled_twice(tmp_path
         *("make", "flash-attn-twelve", "--arch", "sm120", "--recipes", str(RECIPES)),
         *("--out", str(tmp_path)),
     )
-    first = subprocess.Popen([*args, "--clean"], start_new_session=True)
+    for slot in slots("flash-attn-twelve"):
+        remove_tree(slot)
+    first = subprocess.Popen(args, start_new_session=True)
 
     def compiled() -> Counter[str]:
         units = [
@@ -66,9 +69,7 @@ def test_flash_attn_is_killed_and_resumed_with_no_object_compiled_twice(tmp_path
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     before = compiled()
-    done = subprocess.run(
-        [*args, "--from-step", "fetch"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     after = compiled()
     assert len(after) == 13
