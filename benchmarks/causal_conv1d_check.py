@@ -21,7 +21,7 @@ ALLOWED = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 
 def plain(x, weight, bias, activation):
-    """The definition: a depthwise convolution that sees only the past."""
+    """Return the definition: a depthwise convolution that sees only the past."""
     width = weight.shape[1]
     out = functional.conv1d(
         x.double(),
@@ -34,7 +34,7 @@ def plain(x, weight, bias, activation):
 
 
 def error(found, expected):
-    """The largest difference, relative to the largest value."""
+    """Return the largest difference, relative to the largest value."""
     return ((found.double() - expected).abs().max() / expected.abs().max()).item()
 
 
