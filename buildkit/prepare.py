@@ -162,7 +162,7 @@ def _source(plan: Plan, slot: Slot, fetcher: Fetcher) -> PatchedTree:
     from buildkit.patches.apply import apply_patches
 
     tree = fetcher.unpack(plan.source, slot.unpacked)
-    patched = apply_patches(tree, plan.patches, events=fetcher.events)
+    patched = apply_patches(tree, plan.patches, version=plan.version, events=fetcher.events)
     place_tree(slot.unpacked, slot.source)
     inner = slot.source / tree.path.relative_to(slot.unpacked)
     return PatchedTree(path=inner, stamp=patched.stamp, outcomes=patched.outcomes)

@@ -1,32 +1,37 @@
 """Patches are applied to a tree: all of them, or nothing changes.
 
-New contents are computed from values alone, then written. A hunk that stands where the patch says
-is taken; one whose old lines stand somewhere else, exactly once, is taken there; everything else is
-refused with what was expected and what was found. Context is never dropped.
+Goals come first: a tree that reaches them all is left alone. New contents are computed from values
+alone, the goals are judged again on them, then everything is written. A hunk that stands where the
+patch says is taken; one whose old lines stand somewhere else, exactly once, is taken there;
+everything else is refused with what was expected and what was found. Context is never dropped.
 """
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from buildkit.digest import digest_value
 from buildkit.errors import Location, PatchError
 from buildkit.fs import write_atomic
-from buildkit.patches.parse import ENCODING, read_patch
-from buildkit.values import Applied, PatchedTree
+from buildkit.patches.goals import is_reached
+from buildkit.patches.load import choose_variant, load_patch
+from buildkit.patches.parse import ENCODING
+from buildkit.values import AlreadyUpstream, Applied, PatchedTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from buildkit.events import Events
+    from buildkit.patches.load import Patch
     from buildkit.patches.parse import FileChange, Hunk
     from buildkit.values import SelectedPatch, SourceTree
 
-__all__ = ["apply_patches", "change_text"]
+__all__ = ["Draft", "apply_one", "apply_patches", "change_text"]
 
 
-class _Draft:
+class Draft:
     """The tree as it will be: what changed in memory, the rest on disk."""
 
     def __init__(self, root: Path) -> None:
@@ -36,6 +41,7 @@ class _Draft:
         self.modes: dict[str, bool] = {}
 
     def read(self, name: str) -> str | None:
+        """Return a file byte for byte, as text of one character a byte; None if it is not there."""
         if name not in self.contents:
             place = self._root / name
             if not place.resolve().is_relative_to(self._root.resolve()):
@@ -49,7 +55,23 @@ class _Draft:
                 return None
         return self.contents[name]
 
+    def text(self, name: str) -> str | None:
+        """Return a file as people read it, for goals."""
+        found = self.read(name)
+        return None if found is None else found.encode(ENCODING).decode(errors="replace")
+
+    def parses(self, name: str) -> bool:
+        """Tell whether a file is valid Python; one of another kind is not asked."""
+        if not name.endswith(".py"):
+            return False
+        try:
+            ast.parse(self.text(name) or "")
+        except (SyntaxError, ValueError):
+            return False
+        return True
+
     def write(self) -> None:
+        """Write every file that changed."""
         for name, text in self.contents.items():
             place = self._root / name
             if text is None:
@@ -62,21 +84,16 @@ class _Draft:
 
 
 def apply_patches(
-    tree: SourceTree, patches: Sequence[SelectedPatch], *, events: Events
+    tree: SourceTree, patches: Sequence[SelectedPatch], *, version: str, events: Events
 ) -> PatchedTree:
-    """Apply patches in order and return the tree that has them all.
+    """Apply patches in order and return the tree that has them all, each proven by its goals.
 
-    :raises PatchError: if one does not apply; the tree is then as it was.
+    :param version: Version of the source, which chooses among the variants of a patch.
+    :raises PatchError: if one does not apply or does not reach its goals; the tree is then as it
+        was.
     """
-    draft = _Draft(tree.path)
-    outcomes = []
-    for patch in patches:
-        changes = read_patch(patch.file)
-        for change in changes:
-            _apply(change, draft, str(patch.file))
-        outcomes.append(
-            Applied(patch=patch.name, files=tuple(change.new_path for change in changes))
-        )
+    draft = Draft(tree.path)
+    outcomes = [apply_one(load_patch(selected), draft, version) for selected in patches]
     try:
         draft.write()
     except OSError as error:
@@ -86,12 +103,37 @@ def apply_patches(
             remedy="Free some space, or make the directory writable.",
         ) from error
     for outcome in outcomes:
-        events.step("patch", f"{outcome.patch}: {', '.join(outcome.files)}")
+        told = ", ".join(outcome.files) if isinstance(outcome, Applied) else "already upstream"
+        events.step("patch", f"{outcome.patch}: {told}")
     stamp = digest_value([tree.stamp, [patch.digest for patch in patches]])
     return PatchedTree(path=tree.path, stamp=stamp, outcomes=tuple(outcomes))
 
 
-def _apply(change: FileChange, draft: _Draft, patch: str) -> None:
+def apply_one(patch: Patch, draft: Draft, version: str) -> Applied | AlreadyUpstream:
+    """Bring a draft to a patch's goals; nothing is written.
+
+    :raises PatchError: if that fails; the draft is then of no use any more.
+    """
+    if patch.goals and all(is_reached(goal, draft.text) for goal in patch.goals):
+        return AlreadyUpstream(patch=patch.name)
+    variant = choose_variant(patch, version)
+    parsed_before = {change.path for change in variant.changes if draft.parses(change.path)}
+    for change in variant.changes:
+        _apply(change, draft, str(variant.file))
+    for change in variant.changes:
+        if change.path in parsed_before and not draft.parses(change.new_path):
+            raise _refused(str(variant.file), f"It leaves {change.new_path} no valid Python.")
+    missed = [goal.text for goal in patch.goals if not is_reached(goal, draft.text)]
+    if missed:
+        raise PatchError(
+            f"Patch {patch.name} was applied and did not reach its goal: {'; '.join(missed)}.",
+            where=Location(file=str(variant.file)),
+            remedy="Mend the diff or the goal.",
+        )
+    return Applied(patch=patch.name, files=tuple(change.new_path for change in variant.changes))
+
+
+def _apply(change: FileChange, draft: Draft, patch: str) -> None:
     before = draft.read(change.path)
     if change.kind == "create":
         if before is not None:

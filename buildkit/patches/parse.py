@@ -1,4 +1,4 @@
-"""A patch file becomes changes: which file, which hunks, which lines. Pure but for the reading.
+"""A unified diff becomes changes: which file, which hunks, which lines. Pure.
 
 Parsed with unidiff. Refused by name: binary changes, and names that lead out of the tree.
 """
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from buildkit.errors import Location, PatchError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["FileChange", "Hunk", "parse_patch", "read_patch"]
+__all__ = ["ENCODING", "FileChange", "Hunk", "parse_patch"]
 
 #: How bytes travel through text unharmed: a patch need not be UTF-8.
 ENCODING = "latin-1"
@@ -45,22 +42,6 @@ class FileChange:
     hunks: tuple[Hunk, ...]
     is_executable: bool | None = None
     """New permission, if the patch sets it."""
-
-
-def read_patch(file: Path) -> tuple[FileChange, ...]:
-    """Return the changes of a patch file.
-
-    :raises PatchError: if it cannot be read, is no unified diff, or is not safe.
-    """
-    try:
-        text = file.read_bytes().decode(ENCODING)
-    except OSError as error:
-        raise PatchError(
-            f"Patch cannot be read: {error.strerror}.",
-            where=Location(file=str(file)),
-            remedy="Make it readable.",
-        ) from error
-    return parse_patch(text, str(file))
 
 
 def parse_patch(text: str, file: str) -> tuple[FileChange, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from buildkit.digest import digest_file
+from buildkit.digest import digest_file, digest_tree
 from buildkit.errors import Location, RecipeError, nearest
 from buildkit.values import SelectedPatch
 
@@ -12,20 +12,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["select_patches"]
+__all__ = ["known_patches", "select_patches"]
 
 
 def select_patches(names: Sequence[str], directory: Path) -> tuple[SelectedPatch, ...]:
     """Return the patches that a recipe names, in its order.
 
-    :param directory: Where ``<name>.patch`` lies.
+    :param directory: Where ``<name>.patch``, or ``<name>/`` with its variants, lies.
     :raises RecipeError: if one does not exist or cannot be read.
     """
     selected = []
     for name in names:
-        file = directory / f"{name}.patch"
-        if not file.is_file():
-            known = sorted(other.stem for other in directory.glob("*.patch"))
+        file = next(
+            (path for path in (directory / f"{name}.patch", directory / name) if path.exists()),
+            None,
+        )
+        if file is None:
+            known = known_patches(directory)
             raise RecipeError(
                 f"There is no patch {name!r}; known are {', '.join(known) or 'none'}."
                 f"{nearest(name, known)}",
@@ -33,7 +36,7 @@ def select_patches(names: Sequence[str], directory: Path) -> tuple[SelectedPatch
                 remedy="Correct the recipe's `patches`, or add the file.",
             )
         try:
-            digest = digest_file(file)
+            digest = digest_tree(file) if file.is_dir() else digest_file(file)
         except OSError as error:
             raise RecipeError(
                 f"Patch cannot be read: {error.strerror}.",
@@ -42,3 +45,9 @@ def select_patches(names: Sequence[str], directory: Path) -> tuple[SelectedPatch
             ) from error
         selected.append(SelectedPatch(name=name, file=file, digest=digest))
     return tuple(selected)
+
+
+def known_patches(directory: Path) -> list[str]:
+    """Return the names of all patches in a directory, sorted."""
+    files = {path.stem for path in directory.glob("*.patch")}
+    return sorted(files | {path.parent.name for path in directory.glob("*/header")})

@@ -46,7 +46,7 @@ def apply(tree: SourceTree, folder: Path, **patches: str | bytes):
         data = text if isinstance(text, bytes) else text.encode()
         (folder / f"{name}.patch").write_bytes(data)
     selected = select_patches(tuple(patches), folder)
-    return apply_patches(tree, selected, events=RecordingEvents())
+    return apply_patches(tree, selected, version="1.0", events=RecordingEvents())
 
 
 TEN = "".join(f"line {number}\n" for number in range(1, 11))
@@ -131,7 +131,7 @@ def test_a_patch_cannot_write_through_a_link(tmp_path):
     ("text", "told"),
     [
         ("", "changes nothing"),
-        ("hello\n", "changes nothing"),
+        ("hello\n", "Found 'hello' in the header"),
         ("--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n x\n", "no unified diff"),
         ("diff --git a/f b/f\nGIT binary patch\nliteral 1\n", "binary"),
     ],
