@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("buildkit.cli.making", "plan"),
     "make": ("buildkit.cli.making", "make"),
     "shell": ("buildkit.cli.making", "shell"),
+    "patch": ("buildkit.cli.patching", "patch"),
     "pin": ("buildkit.cli.pinning", "pin"),
     "verify": ("buildkit.cli.wheels", "verify"),
     "show-wheel": ("buildkit.cli.wheels", "show_wheel"),

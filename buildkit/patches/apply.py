@@ -15,12 +15,12 @@ from buildkit.digest import digest_value
 from buildkit.errors import Location, PatchError
 from buildkit.fs import write_atomic
 from buildkit.patches.goals import is_reached
-from buildkit.patches.load import choose_variant, load_patch
+from buildkit.patches.load import choose_variant, load_patch, ranges_of
 from buildkit.patches.parse import ENCODING
 from buildkit.values import AlreadyUpstream, Applied, PatchedTree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from buildkit.events import Events
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from buildkit.patches.parse import FileChange, Hunk
     from buildkit.values import SelectedPatch, SourceTree
 
-__all__ = ["Draft", "apply_one", "apply_patches", "change_text"]
+__all__ = [
+    "Draft",
+    "apply_one",
+    "apply_patches",
+    "change_text",
+    "files_below",
+    "write_draft",
+]
 
 
 class Draft:
-    """The tree as it will be: what changed in memory, the rest on disk."""
+    """Files as they will be: what changed is in memory, the rest where it came from."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, source: Callable[[str], bytes | None]) -> None:
+        self._source = source
         self.contents: dict[str, str | None] = {}
-        """By name; None for a file that goes."""
+        """By name, one character a byte; None for a file that goes."""
         self.modes: dict[str, bool] = {}
+        """Whether a file becomes executable, where a patch says so."""
 
     def read(self, name: str) -> str | None:
         """Return a file byte for byte, as text of one character a byte; None if it is not there."""
-        if name not in self.contents:
-            place = self._root / name
-            if not place.resolve().is_relative_to(self._root.resolve()):
-                raise PatchError(
-                    f"{name} leads out of the tree through a link.",
-                    remedy="Patch the file that the link names.",
-                )
-            try:
-                return place.read_bytes().decode(ENCODING)
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                return None
-        return self.contents[name]
+        if name in self.contents:
+            return self.contents[name]
+        data = self._source(name)
+        return None if data is None else data.decode(ENCODING)
 
     def text(self, name: str) -> str | None:
         """Return a file as people read it, for goals."""
@@ -70,17 +70,41 @@ class Draft:
             return False
         return True
 
-    def write(self) -> None:
-        """Write every file that changed."""
-        for name, text in self.contents.items():
-            place = self._root / name
-            if text is None:
-                place.unlink(missing_ok=True)
-                continue
-            is_executable = place.exists() and bool(place.stat().st_mode & 0o100)
-            is_executable = self.modes.get(name, is_executable)
-            mode = 0o755 if is_executable else 0o644
-            write_atomic(place, text.encode(ENCODING), mode=mode)
+
+def files_below(root: Path) -> Callable[[str], bytes | None]:
+    """Return a reader of the files of a tree.
+
+    It raises PatchError for a name that leads out of the tree through a link.
+    """
+
+    def read(name: str) -> bytes | None:
+        place = root / name
+        if not place.resolve().is_relative_to(root.resolve()):
+            raise PatchError(
+                f"{name} leads out of the tree through a link.",
+                remedy="Patch the file that the link names.",
+            )
+        try:
+            return place.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    return read
+
+
+def write_draft(draft: Draft, root: Path) -> None:
+    """Write every file that changed.
+
+    :raises OSError: if the disk is full or the tree is read-only.
+    """
+    for name, text in draft.contents.items():
+        place = root / name
+        if text is None:
+            place.unlink(missing_ok=True)
+            continue
+        is_executable = place.exists() and bool(place.stat().st_mode & 0o100)
+        mode = 0o755 if draft.modes.get(name, is_executable) else 0o644
+        write_atomic(place, text.encode(ENCODING), mode=mode)
 
 
 def apply_patches(
@@ -92,10 +116,10 @@ def apply_patches(
     :raises PatchError: if one does not apply or does not reach its goals; the tree is then as it
         was.
     """
-    draft = Draft(tree.path)
+    draft = Draft(files_below(tree.path))
     outcomes = [apply_one(load_patch(selected), draft, version) for selected in patches]
     try:
-        draft.write()
+        write_draft(draft, tree.path)
     except OSError as error:
         raise PatchError(
             f"The patched files cannot be written: {error.strerror or error}.",
@@ -116,7 +140,20 @@ def apply_one(patch: Patch, draft: Draft, version: str) -> Applied | AlreadyUpst
     """
     if patch.goals and all(is_reached(goal, draft.text) for goal in patch.goals):
         return AlreadyUpstream(patch=patch.name)
+    absent = [name for name in patch.needs_files if draft.read(name) is None]
+    if absent:
+        raise PatchError(
+            f"Patch {patch.name} is for trees that have {', '.join(absent)}, found none.",
+            remedy=f"Take the patch out of the recipe for version {version}.",
+        )
     variant = choose_variant(patch, version)
+    if variant is None:
+        raise PatchError(
+            f"Patch {patch.name} is needed, and none of its diffs is for version {version} (they"
+            f" are for {ranges_of(patch)}).",
+            where=Location(file=str(patch.variants[0].file.parent)),
+            remedy="Add a diff for it, with Applies-To.",
+        )
     parsed_before = {change.path for change in variant.changes if draft.parses(change.path)}
     for change in variant.changes:
         _apply(change, draft, str(variant.file))

@@ -6,6 +6,7 @@ is made of ``Field: value`` lines, in the style of DEP-3:
 
 - ``Description``: one sentence; ``Origin``, ``Forwarded``: as in DEP-3;
 - ``Applies-To``: PEP 440 specifiers of the versions that the diff is for; absent: all;
+- ``Needs-File``: a file without which the patch has no meaning, such as a model of later releases;
 - ``Goal``: what must be true afterwards; any number of lines.
 """
 
@@ -25,9 +26,25 @@ if TYPE_CHECKING:
 
     from buildkit.values import SelectedPatch
 
-__all__ = ["FIELDS", "Patch", "Variant", "choose_variant", "load_patch"]
+__all__ = [
+    "FIELDS",
+    "Patch",
+    "Variant",
+    "choose_variant",
+    "files_of",
+    "load_patch",
+    "ranges_of",
+]
 
-FIELDS = ("Description", "Origin", "Forwarded", "Author", "Applies-To", "Goal")
+FIELDS = (
+    "Description",
+    "Origin",
+    "Forwarded",
+    "Author",
+    "Applies-To",
+    "Needs-File",
+    "Goal",
+)
 
 _FIELD = re.compile(r"([A-Za-z][A-Za-z-]*):\s*(.*)")
 _DIFF = re.compile(r"^(--- |diff |Index: |===)", re.MULTILINE)
@@ -51,6 +68,7 @@ class Patch:
     description: str
     origin: str
     forwarded: str
+    needs_files: tuple[str, ...]
     goals: tuple[Goal, ...]
     variants: tuple[Variant, ...]
 
@@ -73,15 +91,23 @@ def load_patch(selected: SelectedPatch) -> Patch:
         description=" ".join(header.get("Description", ())),
         origin=" ".join(header.get("Origin", ())),
         forwarded=" ".join(header.get("Forwarded", ())),
+        needs_files=tuple(header.get("Needs-File", ())),
         goals=tuple(_goals(header, selected.file)),
         variants=tuple(_variant(file) for file in files),
     )
 
 
-def choose_variant(patch: Patch, version: str) -> Variant:
-    """Return the one diff that is for a version.
+def files_of(patch: Patch) -> tuple[str, ...]:
+    """Return every file that a patch changes or that its goals look at, sorted."""
+    names = {change.path for variant in patch.variants for change in variant.changes}
+    names |= {clause.file for goal in patch.goals for clause in goal.clauses}
+    return tuple(sorted(names | set(patch.needs_files)))
 
-    :raises PatchError: if none is, or more than one.
+
+def choose_variant(patch: Patch, version: str) -> Variant | None:
+    """Return the one diff that is for a version, or None.
+
+    :raises PatchError: if more than one is.
     """
     from packaging.specifiers import SpecifierSet
 
@@ -93,19 +119,18 @@ def choose_variant(patch: Patch, version: str) -> Variant:
     ]
     if len(chosen) == 1:
         return chosen[0]
-    ranges = "; ".join(variant.applies_to or "all versions" for variant in patch.variants)
     if chosen:
         raise _wrong(
             chosen[1].file,
             None,
-            f"More than one diff of {patch.name} is for version {version} ({ranges}).",
+            f"More than one diff of {patch.name} is for version {version} ({ranges_of(patch)}).",
         )
-    raise PatchError(
-        f"Patch {patch.name} is needed, and none of its diffs is for version {version} (they are"
-        f" for {ranges}).",
-        where=Location(file=str(patch.variants[0].file.parent)),
-        remedy=f"Make one: `buildkit patch rebase {patch.name} --onto {version}`.",
-    )
+    return None
+
+
+def ranges_of(patch: Patch) -> str:
+    """Return for which versions a patch has diffs, for messages."""
+    return "; ".join(variant.applies_to or "all versions" for variant in patch.variants)
 
 
 def _variant(file: Path) -> Variant:

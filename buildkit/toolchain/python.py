@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from buildkit.run import Runner
 
-__all__ = ["include_directory", "probe_python"]
+__all__ = ["include_directory", "probe_python", "site_packages"]
 
 #: Asks an interpreter who it is. The base executable counts: an environment's python is a link
 #: that may vanish with the environment.
@@ -75,6 +75,25 @@ def include_directory(
 ) -> Path:
     """Return where the interpreter's ``Python.h`` should lie."""
     return Path(_ask(python.executable, runner, environment, memo)["include"])
+
+
+def site_packages(
+    spec: str | None, *, runner: Runner, environment: Mapping[str, str]
+) -> tuple[Path, ...]:
+    """Return where an environment's packages lie; asked each time, as environments come and go.
+
+    :param spec: As for :func:`probe_python`; None is the environment that runs the kit.
+    :raises ToolchainError: if there is no such interpreter.
+    """
+    executable = Path(sys.executable) if spec is None else _find(spec, runner, environment)
+    code = "import sysconfig as s; print(s.get_path('purelib')); print(s.get_path('platlib'))"
+    done = runner.capture([executable, "-I", "-c", code], env=base_environment(environment))
+    if done.status != 0:
+        raise ToolchainError(
+            f"{executable} is no Python interpreter: it ended with status {done.status}.",
+            remedy="Name another one with --python.",
+        )
+    return tuple(dict.fromkeys(Path(line) for line in done.stdout.splitlines()))
 
 
 def _ask(

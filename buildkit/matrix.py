@@ -1,0 +1,184 @@
+"""The story of ``patch matrix``: what each patch would do to each release of a package.
+
+Each release's sdist is fetched once; of it only the files that the patches look at are kept beside
+the download, so that the second look at forty releases takes seconds. Nothing is written anywhere
+else.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from buildkit.cache import require_cache
+from buildkit.digest import Digest, digest_value
+from buildkit.errors import Location, PatchError, RequestError, SourceError
+from buildkit.events import Progress
+from buildkit.fs import write_atomic
+from buildkit.patches.apply import Draft, apply_one
+from buildkit.patches.goals import is_reached
+from buildkit.patches.load import choose_variant, files_of, load_patch
+from buildkit.patches.parse import ENCODING
+from buildkit.patches.select import known_patches, select_patches
+from buildkit.sources.pypi import cached_file, download, find_files
+from buildkit.sources.settings import read_index_settings
+from buildkit.values import AlreadyUpstream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from buildkit.kit import Kit
+    from buildkit.patches.load import Patch
+    from buildkit.sources.pypi import IndexFile
+    from buildkit.values import IndexSettings
+
+__all__ = ["Cell", "State", "judge", "matrix"]
+
+State = Literal["applies", "already upstream", "not applicable", "no diff", "conflict"]
+"""``no diff``: a goal is not reached and no diff is for this version, which needs a maintainer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What one patch would do to one release."""
+
+    version: str
+    patch: str
+    state: State
+    detail: str = ""
+
+
+def matrix(package: str, folder: Path, versions: str, kit: Kit) -> tuple[Cell, ...]:
+    """Return a cell for every patch and every release in a range, newest release first.
+
+    :param package: Project on the index.
+    :param folder: Directory of the package's patches.
+    :param versions: PEP 440 specifiers.
+    :raises PatchError: if a patch is not sound.
+    :raises SourceError: if a release cannot be fetched.
+    """
+    require_cache(kit.paths)
+    patches = [load_patch(found) for found in select_patches(known_patches(folder), folder)]
+    if not patches:
+        raise RequestError(
+            f"There are no patches for {package} in {folder}.",
+            where=Location(file="command line"),
+            remedy="Give --patches DIR, or the name of a package that has some.",
+        )
+    names = tuple(sorted({name for patch in patches for name in files_of(patch)}))
+    settings = read_index_settings(kit.environment)
+    releases = _releases(package, versions, settings)
+    shelf = _Shelf(kit, settings, names)
+    cells: list[Cell] = []
+    # Fetching waits for the network, so that a few at a time are enough.
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        fetched = pool.map(shelf.files, releases)
+        for done, (release, files) in enumerate(zip(releases, fetched, strict=True), start=1):
+            kit.events.progress(
+                Progress(done=done, total=len(releases), unit="releases", current=release.version)
+            )
+            cells += [judge(patch, release.version, files) for patch in patches]
+    return tuple(cells)
+
+
+def judge(patch: Patch, version: str, files: dict[str, str]) -> Cell:
+    """Return what a patch would do to a tree. Pure.
+
+    :param files: Contents by name, one character a byte; what is missing is not in the tree.
+    """
+
+    def source(name: str) -> bytes | None:
+        return files[name].encode(ENCODING) if name in files else None
+
+    def cell(state: State, detail: str = "") -> Cell:
+        return Cell(version=version, patch=patch.name, state=state, detail=detail)
+
+    draft = Draft(source)
+    if any(name not in files for name in patch.needs_files):
+        return cell("not applicable")
+    if patch.goals and all(is_reached(goal, draft.text) for goal in patch.goals):
+        return cell("already upstream")
+    try:
+        if choose_variant(patch, version) is None:
+            missed = [goal.text for goal in patch.goals if not is_reached(goal, draft.text)]
+            return cell("no diff", "; ".join(missed))
+        outcome = apply_one(patch, draft, version)
+    except PatchError as error:
+        return cell("conflict", error.what)
+    return cell("already upstream" if isinstance(outcome, AlreadyUpstream) else "applies")
+
+
+def _releases(package: str, versions: str, settings: IndexSettings) -> list[IndexFile]:
+    """Return the sdist of each release in the range, newest first."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        allowed = SpecifierSet(versions)
+    except InvalidSpecifier:
+        raise RequestError(
+            f"Found {versions!r}, allowed PEP 440 specifiers such as '>=0.14,<=0.33'.",
+            where=Location(file="command line", key="--versions"),
+            remedy="Correct it and try again.",
+        ) from None
+    found: dict[Version, IndexFile] = {}
+    for file in find_files(package, settings):
+        with suppress(InvalidVersion):
+            version = Version(file.version)
+            if file.filename.endswith(".tar.gz") and allowed.contains(version):
+                found.setdefault(version, file)
+    if not found:
+        raise SourceError(
+            f"The package index holds no sdist of {package} {versions}.",
+            remedy="Look at `pip config list` and at the range.",
+        )
+    return [found[version] for version in sorted(found, reverse=True)]
+
+
+class _Shelf:
+    """Keeps of each sdist the files that are looked at."""
+
+    def __init__(self, kit: Kit, settings: IndexSettings, names: tuple[str, ...]) -> None:
+        self._kit = kit
+        self._settings = settings
+        self._names = names
+        self._mark = digest_value(list(names))[:16]
+
+    def files(self, release: IndexFile) -> dict[str, str]:
+        """Return contents by name; from the shelf if the sdist is there and was read before."""
+        slip = self._kit.paths.downloads / "slices" / f"{release.filename}-{self._mark}.json"
+        with suppress(OSError, ValueError):
+            known: dict[str, str] = json.loads(slip.read_bytes())
+            return known
+        archive = self._fetch(release)
+        found = {}
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                name = member.name.partition("/")[2]
+                if name in self._names and (stream := tar.extractfile(member)) is not None:
+                    found[name] = stream.read().decode(ENCODING)
+        write_atomic(slip, json.dumps(found).encode())
+        return found
+
+    def _fetch(self, release: IndexFile) -> Path:
+        """Return the sdist, by the digest that it had when it was first fetched."""
+        note = self._kit.paths.downloads / "slices" / f"{release.filename}.sha256"
+        with suppress(OSError):
+            digest = Digest(note.read_text().strip())
+            known = cached_file(self._kit.paths, digest, release.filename)
+            if known is not None:
+                return known
+        archive, digest = download(
+            release.url,
+            release.filename,
+            None,
+            paths=self._kit.paths,
+            settings=self._settings,
+            events=self._kit.events,
+        )
+        write_atomic(note, digest.encode())
+        return archive
