@@ -153,7 +153,7 @@ def test_another_text_of_the_patch_replaces_the_first(world):
     assert value(site) == "20"
 
 
-@pytest.mark.parametrize("stop_after", range(1, 12))
+@pytest.mark.parametrize("stop_after", range(7))
 def test_killed_at_any_write_the_next_command_finds_it_whole(world, monkeypatch, stop_after):
     site, _ = world
     writes = []
@@ -174,7 +174,7 @@ def test_killed_at_any_write_the_next_command_finds_it_whole(world, monkeypatch,
     except Killed:
         pass
     else:
-        pytest.skip(f"the whole takes {len(writes)} writes")
+        pytest.fail(f"it was not stopped: the whole takes {len(writes)} writes")
     monkeypatch.setattr(story, "write_atomic", real)
     assert value(site) in ("1", "2")
     apply(world)
