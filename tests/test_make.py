@@ -148,7 +148,7 @@ def test_a_recipe_becomes_a_wheel_and_the_second_make_takes_it_from_the_cache(wo
     assert first.returncode == 0, first.stderr
     wheel = Path(first.stdout.strip())
     assert wheel.parent == world.out
-    assert "+sm120.k" in wheel.name
+    assert wheel.name.startswith("toy-1.0+k")
     contents = read_wheel(wheel)
     assert "toy/libtoy.so" in contents.files
     provenance = read_provenance(wheel)
