@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.events import Progress
+
+
+def hear_interrupts() -> None:
+    """Make a child hear Ctrl-C even where the tests run in the background of a script."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass

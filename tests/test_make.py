@@ -21,6 +21,7 @@ import pytest
 
 from buildkit.launcher import read_records
 from buildkit.wheels import read_provenance, read_wheel
+from tests.fakes import hear_interrupts
 
 pytestmark = pytest.mark.network
 
@@ -89,6 +90,7 @@ class World:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=hear_interrupts,
         )
 
     def entries(self) -> list[Path]:

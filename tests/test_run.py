@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from buildkit.errors import ToolchainError
 from buildkit.run import ProcessRunner, render_environment
+from tests.fakes import hear_interrupts
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -72,10 +74,9 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
-    import signal
     import subprocess
 
-    process = subprocess.Popen([sys.executable, "-c", code])
+    process = subprocess.Popen([sys.executable, "-c", code], preexec_fn=hear_interrupts)
     deadline = time.monotonic() + 20
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
         assert time.monotonic() < deadline

@@ -185,6 +185,8 @@ def _apply(change: FileChange, draft: Draft, patch: str) -> None:
         draft.contents[change.path] = None
         return
     if change.kind == "rename":
+        if draft.read(change.new_path) is not None:
+            raise _refused(patch, f"It renames {change.path} to {change.new_path}, which exists.")
         draft.contents[change.path] = None
     draft.contents[change.new_path] = after
     if change.is_executable is not None:
@@ -217,11 +219,13 @@ def _split(text: str) -> list[str]:
 
 def _find(lines: Sequence[str], hunk: Hunk, wanted: int, start: int, path: str, patch: str) -> int:
     """Return the index at which a hunk's old lines stand."""
-    if not hunk.old:
-        return min(wanted if hunk.old_start else 0, len(lines)) if not start else wanted
-    if wanted >= start and tuple(lines[wanted : wanted + len(hunk.old)]) == hunk.old:
+    if _stands_at(lines, hunk, wanted, start):
         return wanted
-    places = _places(lines, hunk.old, start)
+    places = [
+        index
+        for index in range(start, len(lines) - len(hunk.old) + 1)
+        if _stands_at(lines, hunk, index, start)
+    ]
     if len(places) == 1:
         return places[0]
     where = Location(file=patch, line=hunk.line, key=path)
@@ -232,7 +236,7 @@ def _find(lines: Sequence[str], hunk: Hunk, wanted: int, start: int, path: str, 
             where=where,
             remedy="Give the hunk more context.",
         )
-    if _places(lines, hunk.new, 0):
+    if _is_applied(lines, hunk):
         raise PatchError(
             f"Hunk {hunk.header} of {path} is applied already.",
             where=where,
@@ -244,12 +248,27 @@ def _find(lines: Sequence[str], hunk: Hunk, wanted: int, start: int, path: str, 
 _REMEDY = "Make the patch again for this version of the source."
 
 
-def _places(lines: Sequence[str], block: tuple[str, ...], start: int) -> list[int]:
-    return [
-        index
-        for index in range(start, len(lines) - len(block) + 1)
-        if block and lines[index] == block[0] and tuple(lines[index : index + len(block)]) == block
-    ]
+def _stands_at(lines: Sequence[str], hunk: Hunk, index: int, start: int) -> bool:
+    """Tell whether a hunk's old lines stand at an index, and as near the ends as they must."""
+    end = index + len(hunk.old)
+    if index < start or (hunk.is_at_start and index > 0):
+        return False
+    if hunk.is_at_end and end != len(lines):
+        return False
+    # The first line alone rules out nearly every place of a long file.
+    is_likely = end <= len(lines) and (not hunk.old or lines[index] == hunk.old[0])
+    return is_likely and _equal(lines, index, hunk.old)
+
+
+def _equal(lines: Sequence[str], index: int, block: tuple[str, ...]) -> bool:
+    return tuple(lines[index : index + len(block)]) == block
+
+
+def _is_applied(lines: Sequence[str], hunk: Hunk) -> bool:
+    size = len(hunk.new)
+    return size > 0 and any(
+        _equal(lines, index, hunk.new) for index in range(len(lines) - size + 1)
+    )
 
 
 def _difference(lines: Sequence[str], hunk: Hunk, wanted: int, path: str) -> str:

@@ -6,6 +6,7 @@ Parsed with unidiff. Refused by name: binary changes, and names that lead out of
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +16,11 @@ __all__ = ["ENCODING", "FileChange", "Hunk", "parse_patch"]
 
 #: How bytes travel through text unharmed: a patch need not be UTF-8.
 ENCODING = "latin-1"
+
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+#: Lines between hunks that begin like one of a hunk: file names, and the end mark of an e-mail.
+_PREAMBLE = re.compile(r"(--- |\+\+\+ |-- ?$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,10 @@ class Hunk:
     old: tuple[str, ...]
     """With their line ends."""
     new: tuple[str, ...]
+    is_at_start: bool
+    """It stands at the beginning of the file: it says line 1, or nothing stood there."""
+    is_at_end: bool
+    """It stands at the end of the file: no context follows it. Source: git, apply.c."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +73,31 @@ def parse_patch(text: str, file: str) -> tuple[FileChange, ...]:
         raise _wrong(file, f"It is no unified diff: {error}.") from error
     if not parsed:
         raise _wrong(file, "It changes nothing: found no hunk.")
+    _check_strays(text, file)
     return tuple(_change(entry, file) for entry in parsed)
+
+
+def _check_strays(text: str, file: str) -> None:
+    """Refuse lines that look like a part of a hunk and stand in none: unidiff passes over them.
+
+    :raises PatchError: naming the first such line.
+    """
+    old = new = 0
+    has_begun = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if old > 0 or new > 0:
+            kind = line[:1]
+            old -= kind in (" ", "-", "")
+            new -= kind in (" ", "+", "")
+            continue
+        header = _HUNK.match(line)
+        if header is not None:
+            has_begun = True
+            old, new = (int(count) if count else 1 for count in header.groups())
+        elif has_begun and line[:1] in (" ", "+", "-", "@") and not _PREAMBLE.match(line):
+            raise _wrong(file, f"It is no unified diff: line {number} belongs to no hunk.")
+        elif line.startswith("--- "):
+            has_begun = True
 
 
 def _change(entry: Any, file: str) -> FileChange:
@@ -80,6 +114,8 @@ def _change(entry: Any, file: str) -> FileChange:
         kind = "rename"
     if old is None or new is None:
         raise _wrong(file, "A change names no file.")
+    if kind == "change" and not len(entry) and "mode" not in str(entry.patch_info or ""):
+        raise _wrong(file, f"It changes nothing in {old}: found no hunk.")
     info = str(entry.patch_info or "")
     mode = None
     for line in info.splitlines():
@@ -117,6 +153,8 @@ def _hunk(hunk: Any) -> Hunk:
         old_start=hunk.source_start,
         old=tuple(old),
         new=tuple(new),
+        is_at_start=hunk.source_start <= 1,
+        is_at_end=previous != " ",
     )
 
 
