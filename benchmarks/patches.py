@@ -1,6 +1,6 @@
 """Applying 1,000 hunks to a tree of 3,000 files, beside `git apply`, in one run.
 
-    python benchmarks/patches.py
+python benchmarks/patches.py
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from buildkit.digest import digest_value
 from buildkit.errors import Location, PatchError
-from buildkit.fs import write_atomic
 from buildkit.patches.goals import is_reached
 from buildkit.patches.load import choose_variant, load_patch, ranges_of
 from buildkit.patches.parse import ENCODING
@@ -60,16 +59,6 @@ class Draft:
         found = self.read(name)
         return None if found is None else found.encode(ENCODING).decode(errors="replace")
 
-    def parses(self, name: str) -> bool:
-        """Tell whether a file is valid Python; one of another kind is not asked."""
-        if not name.endswith(".py"):
-            return False
-        try:
-            ast.parse(self.text(name) or "")
-        except (SyntaxError, ValueError):
-            return False
-        return True
-
 
 def files_below(root: Path) -> Callable[[str], bytes | None]:
     """Return a reader of the files of a tree.
@@ -95,6 +84,8 @@ def files_below(root: Path) -> Callable[[str], bytes | None]:
 def write_draft(draft: Draft, root: Path) -> None:
     """Write every file that changed.
 
+    Not forced to the disk: a tree that a power cut leaves half patched is unpacked anew.
+
     :raises OSError: if the disk is full or the tree is read-only.
     """
     for name, text in draft.contents.items():
@@ -103,8 +94,11 @@ def write_draft(draft: Draft, root: Path) -> None:
             place.unlink(missing_ok=True)
             continue
         is_executable = place.exists() and bool(place.stat().st_mode & 0o100)
-        mode = 0o755 if draft.modes.get(name, is_executable) else 0o644
-        write_atomic(place, text.encode(ENCODING), mode=mode)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # A file of its own: the old one may be a link, or linked to a cache.
+        place.unlink(missing_ok=True)
+        place.write_bytes(text.encode(ENCODING))
+        place.chmod(0o755 if draft.modes.get(name, is_executable) else 0o644)
 
 
 def apply_patches(
@@ -154,11 +148,14 @@ def apply_one(patch: Patch, draft: Draft, version: str) -> Applied | AlreadyUpst
             where=Location(file=str(patch.variants[0].file.parent)),
             remedy="Add a diff for it, with Applies-To.",
         )
-    parsed_before = {change.path for change in variant.changes if draft.parses(change.path)}
+    before = {change.path: draft.text(change.path) for change in variant.changes}
     for change in variant.changes:
         _apply(change, draft, str(variant.file))
     for change in variant.changes:
-        if change.path in parsed_before and not draft.parses(change.new_path):
+        if not change.new_path.endswith(".py") or _parses(draft.text(change.new_path)):
+            continue
+        # What was no valid Python before (a template, Python 2) may stay so.
+        if _parses(before[change.path]):
             raise _refused(str(variant.file), f"It leaves {change.new_path} no valid Python.")
     missed = [goal.text for goal in patch.goals if not is_reached(goal, draft.text)]
     if missed:
@@ -168,6 +165,15 @@ def apply_one(patch: Patch, draft: Draft, version: str) -> Applied | AlreadyUpst
             remedy="Mend the diff or the goal.",
         )
     return Applied(patch=patch.name, files=tuple(change.new_path for change in variant.changes))
+
+
+def _parses(text: str | None) -> bool:
+    """Tell whether a text is valid Python; a file that is not there is an empty one."""
+    try:
+        ast.parse(text or "")
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _apply(change: FileChange, draft: Draft, patch: str) -> None:
