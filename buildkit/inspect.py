@@ -53,15 +53,8 @@ def inspect_wheel(path: Path, gpu: GpuArch | None, kit: Kit) -> Inspection:
         read_wheel(path)
     require_cache(kit.paths)
     python = probe_python(None, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo)
-    cuobjdump = ensure_cuobjdump(
-        python,
-        paths=kit.paths,
-        runner=kit.runner,
-        settings=read_index_settings(kit.environment),
-        environment=kit.environment,
-        events=kit.events,
-        is_offline=False,
-    )
+    supply = kit.supply(read_index_settings(kit.environment), is_offline=False)
+    cuobjdump = ensure_cuobjdump(python, supply)
     codes = list_gpu_code(path, cuobjdump=cuobjdump, runner=kit.runner, environment=kit.environment)
     lacking = [] if gpu is None else [code for code in codes if not _has_code(code, gpu)]
     by_jit = [code for code in lacking if gpu is not None and _has_ptx(code, gpu)]

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from buildkit.events import Events
     from buildkit.paths import Paths
     from buildkit.run import Runner
+    from buildkit.values import IndexSettings
 
-__all__ = ["Kit"]
+__all__ = ["Kit", "Supply"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +32,27 @@ class Kit:
     events: Events
     recipe_folders: tuple[Path, ...]
     """Where recipes are looked for, first match wins."""
+
+    def supply(self, settings: IndexSettings, *, is_offline: bool) -> Supply:
+        """Return what fetching needs of it."""
+        return Supply(
+            paths=self.paths,
+            environment=self.environment,
+            runner=self.runner,
+            events=self.events,
+            settings=settings,
+            is_offline=is_offline,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """What fetching, resolving and installing need of the outside."""
+
+    paths: Paths
+    environment: Mapping[str, str]
+    runner: Runner
+    events: Events
+    settings: IndexSettings
+    is_offline: bool
+    """Use only what was fetched before."""

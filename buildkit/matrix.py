@@ -31,7 +31,7 @@ from buildkit.values import AlreadyUpstream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from buildkit.kit import Kit
+    from buildkit.kit import Kit, Supply
     from buildkit.patches.load import Patch
     from buildkit.sources.pypi import IndexFile
     from buildkit.values import IndexSettings
@@ -72,7 +72,7 @@ def matrix(package: str, folder: Path, versions: str, kit: Kit) -> tuple[Cell, .
     names = tuple(sorted({name for patch in patches for name in files_of(patch)}))
     settings = read_index_settings(kit.environment)
     releases = _releases(package, versions, settings)
-    shelf = _Shelf(kit, settings, names)
+    shelf = _Shelf(kit.supply(settings, is_offline=False), names)
     cells: list[Cell] = []
     # Fetching waits for the network, so that a few at a time are enough.
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -142,15 +142,14 @@ def _releases(package: str, versions: str, settings: IndexSettings) -> list[Inde
 class _Shelf:
     """Keeps of each sdist the files that are looked at."""
 
-    def __init__(self, kit: Kit, settings: IndexSettings, names: tuple[str, ...]) -> None:
-        self._kit = kit
-        self._settings = settings
+    def __init__(self, supply: Supply, names: tuple[str, ...]) -> None:
+        self._supply = supply
         self._names = names
         self._mark = digest_value(list(names))[:16]
 
     def files(self, release: IndexFile) -> dict[str, str]:
         """Return contents by name; from the shelf if the sdist is there and was read before."""
-        slip = self._kit.paths.downloads / "slices" / f"{release.filename}-{self._mark}.json"
+        slip = self._supply.paths.downloads / "slices" / f"{release.filename}-{self._mark}.json"
         with suppress(OSError, ValueError):
             known: dict[str, str] = json.loads(slip.read_bytes())
             return known
@@ -166,19 +165,12 @@ class _Shelf:
 
     def _fetch(self, release: IndexFile) -> Path:
         """Return the sdist, by the digest that it had when it was first fetched."""
-        note = self._kit.paths.downloads / "slices" / f"{release.filename}.sha256"
+        note = self._supply.paths.downloads / "slices" / f"{release.filename}.sha256"
         with suppress(OSError):
             digest = Digest(note.read_text().strip())
-            known = cached_file(self._kit.paths, digest, release.filename)
+            known = cached_file(self._supply.paths, digest, release.filename)
             if known is not None:
                 return known
-        archive, digest = download(
-            release.url,
-            release.filename,
-            None,
-            paths=self._kit.paths,
-            settings=self._settings,
-            events=self._kit.events,
-        )
+        archive, digest = download(release.url, release.filename, None, self._supply)
         write_atomic(note, digest.encode())
         return archive

@@ -24,9 +24,8 @@ from buildkit.toolchain.lock import resolve_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from buildkit.kit import Kit
+    from buildkit.kit import Kit, Supply
     from buildkit.recipe.model import Recipe, Source, Version
-    from buildkit.values import IndexSettings
 
 __all__ = ["Pinned", "pin"]
 
@@ -54,17 +53,17 @@ def pin(name: str, kit: Kit, *, version: str | None, is_upgrade: bool, is_dry_ru
     file = find_recipe(name, kit.recipe_folders)
     recipe = read_recipe(file)
     chosen = version_of(recipe, version)
-    settings = read_index_settings(kit.environment)
+    supply = kit.supply(read_index_settings(kit.environment), is_offline=False)
     require_cache(kit.paths)
     # The lock does not depend on the sources: it is written even if one of them cannot be reached.
-    lock, changes = _lock(recipe, file, settings, kit, is_upgrade=is_upgrade)
+    lock, changes = _lock(recipe, file, supply, is_upgrade=is_upgrade)
     if lock is not None and not is_dry_run:
         _write(lock_file(file), lock, "")
     text = file.read_text(encoding="utf-8")
     document = tomlkit.parse(text)
     entry, added = _entry(document, recipe, chosen)
     changes += added
-    finder = _Finder(kit, settings, is_upgrade)
+    finder = _Finder(supply, is_upgrade)
     changes += finder.pin(chosen.source, entry, "source", recipe, chosen, "source")
     for key, source in chosen.sources.items():
         place = f"sources.{key}"
@@ -97,9 +96,8 @@ def _entry(document: Any, recipe: Recipe, chosen: Version) -> tuple[Any, list[st
 class _Finder:
     """Finds the pins of sources and writes them into their tables."""
 
-    def __init__(self, kit: Kit, settings: IndexSettings, is_upgrade: bool) -> None:
-        self._kit = kit
-        self._settings = settings
+    def __init__(self, supply: Supply, is_upgrade: bool) -> None:
+        self._supply = supply
         self._is_upgrade = is_upgrade
 
     def pin(
@@ -120,7 +118,7 @@ class _Finder:
         elif isinstance(source, GitSource) and (not source.commit or self._is_upgrade):
             if source.commit and not source.ref:
                 return []  # without a ref there is nothing to follow
-            found = {"commit": self._git().resolve(source.url, source.ref)}
+            found = {"commit": Git(self._supply).resolve(source.url, source.ref)}
         else:
             return []
         table = parent[name]
@@ -131,7 +129,9 @@ class _Finder:
     def _pypi(self, source: PypiSource, project: str, version: str) -> dict[str, str]:
         if source.filename and source.sha256:
             return {}
-        files = [file for file in find_files(project, self._settings) if file.version == version]
+        files = [
+            file for file in find_files(project, self._supply.settings) if file.version == version
+        ]
         sdists = [file for file in files if not file.filename.endswith(".whl")]
         wanted = [file for file in files if file.filename == source.filename] or sdists
         if not wanted:
@@ -141,40 +141,17 @@ class _Finder:
                 remedy="Name a wheel with `filename`, or use a git source.",
             )
         chosen = wanted[0]
-        self._kit.events.step("fetch", chosen.filename)
-        _, digest = download(
-            chosen.url,
-            chosen.filename,
-            None,
-            paths=self._kit.paths,
-            settings=self._settings,
-            events=self._kit.events,
-        )
+        self._supply.events.step("fetch", chosen.filename)
+        _, digest = download(chosen.url, chosen.filename, None, self._supply)
         return {"filename": chosen.filename, "sha256": digest}
 
     def _archive(self, source: ArchiveSource) -> dict[str, str]:
         if source.sha256:
             return {}
         filename = source.url.rstrip("/").rsplit("/", 1)[-1].partition("?")[0]
-        self._kit.events.step("fetch", filename)
-        _, digest = download(
-            source.url,
-            filename,
-            None,
-            paths=self._kit.paths,
-            settings=self._settings,
-            events=self._kit.events,
-        )
+        self._supply.events.step("fetch", filename)
+        _, digest = download(source.url, filename, None, self._supply)
         return {"sha256": digest}
-
-    def _git(self) -> Git:
-        return Git(
-            paths=self._kit.paths,
-            runner=self._kit.runner,
-            environment=self._kit.environment,
-            events=self._kit.events,
-            is_offline=False,
-        )
 
 
 def _write_values(parent: Any, name: str, values: dict[str, str]) -> None:
@@ -204,7 +181,7 @@ def _pin_patches(version: Version, entry: Any, file: Path) -> list[str]:
 
 
 def _lock(
-    recipe: Recipe, file: Path, settings: IndexSettings, kit: Kit, *, is_upgrade: bool
+    recipe: Recipe, file: Path, supply: Supply, *, is_upgrade: bool
 ) -> tuple[str | None, list[str]]:
     """Return a new lock if one is needed, and what changes."""
     from buildkit.toolchain.lock import is_current
@@ -213,15 +190,8 @@ def _lock(
     known = place.read_text(encoding="utf-8") if place.is_file() else ""
     if is_current(known, recipe.build.requires) and not is_upgrade:
         return None, []
-    kit.events.step("resolve", f"{len(recipe.build.requires)} build requirements")
-    text = resolve_lock(
-        recipe.build.requires,
-        runner=kit.runner,
-        environment=kit.environment,
-        settings=settings,
-        paths=kit.paths,
-        is_offline=False,
-    )
+    supply.events.step("resolve", f"{len(recipe.build.requires)} build requirements")
+    text = resolve_lock(recipe.build.requires, supply)
     if text == known:
         return None, []
     return text, [f"{place.name}: {text.count(' --hash=')} hashes"]

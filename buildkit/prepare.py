@@ -15,7 +15,7 @@ from buildkit.environ import base_environment
 from buildkit.errors import Location, RequestError
 from buildkit.launcher import probe_isolation
 from buildkit.paths import Slot
-from buildkit.sources.fetch import Fetcher
+from buildkit.sources.fetch import unpack_source
 from buildkit.sources.place import is_as_placed, place_tree
 from buildkit.sources.settings import read_index_settings
 from buildkit.survey import choose_cuda
@@ -29,11 +29,11 @@ from buildkit.values import PatchedTree, SourceTree
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from buildkit.kit import Kit
+    from buildkit.kit import Kit, Supply
     from buildkit.paths import Paths
     from buildkit.recipe.model import Recipe
     from buildkit.request import Request
-    from buildkit.values import IndexSettings, Plan, ToolIdentity
+    from buildkit.values import Plan, ToolIdentity
 
 __all__ = ["Prepared", "prepare", "slot_of"]
 
@@ -63,9 +63,10 @@ def prepare(
     :raises BuildkitError: of the stage that failed.
     """
     settings = read_index_settings(kit.environment)
+    supply = kit.supply(settings, is_offline=request.is_offline)
     _check_machine(recipe, plan, kit)
-    environment = _environment(plan, request, settings, kit)
-    toolkit = _toolkit(recipe, plan, environment, request, settings, kit)
+    environment = _environment(plan, request, supply)
+    toolkit = _toolkit(recipe, plan, environment, request, supply, kit)
     if plan.backend == "torch" and recipe.toolchain.cuda:
         check_torch(environment, plan.code, _tool(plan, "nvcc").version, kit.events)
     if plan.backend == "cmake" and recipe.toolchain.cuda:
@@ -74,21 +75,13 @@ def prepare(
     has_objects = prepare_slot(slot, plan)
     if has_objects:
         kit.events.step("resume", "objects of the last build are kept")
-    fetcher = Fetcher(
-        paths=kit.paths,
-        settings=settings,
-        runner=kit.runner,
-        environment=kit.environment,
-        events=kit.events,
-        is_offline=request.is_offline,
-    )
-    tree = _kept_source(plan, slot) if keeps_source else _source(plan, slot, fetcher)
+    tree = _kept_source(plan, slot) if keeps_source else _source(plan, slot, supply)
     workshop = Workshop(
         slot=slot,
         environment=environment,
         cuda_root=toolkit,
         variables=base_environment(kit.environment),
-        sources=_extra_sources(plan, slot, fetcher),
+        sources=_extra_sources(plan, slot, supply),
         isolation=probe_isolation(kit.runner, kit.environment),
     )
     is_edited = keeps_source and not is_as_placed(slot.source)
@@ -108,22 +101,13 @@ def _check_machine(recipe: Recipe, plan: Plan, kit: Kit) -> None:
     )
 
 
-def _environment(plan: Plan, request: Request, settings: IndexSettings, kit: Kit) -> Path:
+def _environment(plan: Plan, request: Request, supply: Supply) -> Path:
     if request.existing_environment is not None:
         root, _ = read_environment(
-            request.existing_environment, runner=kit.runner, environment=kit.environment
+            request.existing_environment, runner=supply.runner, environment=supply.environment
         )
         return root
-    return ensure_environment(
-        plan.lock,
-        plan.python,
-        paths=kit.paths,
-        runner=kit.runner,
-        settings=settings,
-        environment=kit.environment,
-        events=kit.events,
-        is_offline=request.is_offline,
-    )
+    return ensure_environment(plan.lock, plan.python, supply)
 
 
 def _toolkit(
@@ -131,7 +115,7 @@ def _toolkit(
     plan: Plan,
     environment: Path,
     request: Request,
-    settings: IndexSettings,
+    supply: Supply,
     kit: Kit,
 ) -> Path | None:
     choice = choose_cuda(recipe, request, plan.python, kit)
@@ -144,12 +128,7 @@ def _toolkit(
         plan.code,
         _tool(plan, "gcc"),
         plan.python,
-        paths=kit.paths,
-        runner=kit.runner,
-        settings=settings,
-        environment=kit.environment,
-        events=kit.events,
-        is_offline=request.is_offline,
+        supply,
     )
 
 
@@ -157,12 +136,12 @@ def _tool(plan: Plan, name: str) -> ToolIdentity:
     return next(tool for tool in plan.toolchain.tools if tool.name == name)
 
 
-def _source(plan: Plan, slot: Slot, fetcher: Fetcher) -> PatchedTree:
+def _source(plan: Plan, slot: Slot, supply: Supply) -> PatchedTree:
     """Fetch, unpack and patch beside the slot's source, then bring that up to date."""
     from buildkit.patches.apply import apply_patches
 
-    tree = fetcher.unpack(plan.source, slot.unpacked)
-    patched = apply_patches(tree, plan.patches, version=plan.version, events=fetcher.events)
+    tree = unpack_source(plan.source, slot.unpacked, supply)
+    patched = apply_patches(tree, plan.patches, version=plan.version, events=supply.events)
     place_tree(slot.unpacked, slot.source)
     inner = slot.source / tree.path.relative_to(slot.unpacked)
     return PatchedTree(path=inner, stamp=patched.stamp, outcomes=patched.outcomes)
@@ -185,12 +164,12 @@ def _kept_source(plan: Plan, slot: Slot) -> PatchedTree:
     return PatchedTree(path=inner, stamp=stamp, outcomes=())
 
 
-def _extra_sources(plan: Plan, slot: Slot, fetcher: Fetcher) -> dict[str, Path]:
+def _extra_sources(plan: Plan, slot: Slot, supply: Supply) -> dict[str, Path]:
     """Unpack the further sources of a plan, each at a path that stays the same."""
     placed = {}
     for name, source in plan.extra_sources:
         stage = slot.sources / f".{name}"
-        tree: SourceTree = fetcher.unpack(source, stage)
+        tree: SourceTree = unpack_source(source, stage, supply)
         destination = slot.sources / name
         place_tree(stage, destination)
         placed[name] = destination / tree.path.relative_to(stage)

@@ -107,15 +107,10 @@ def _lock(
         from buildkit.sources.settings import read_index_settings
         from buildkit.toolchain.lock import resolve_for_user
 
-        return resolve_for_user(
-            narrowed(recipe.build.requires, request.constraints),
-            python,
-            runner=kit.runner,
-            environment=kit.environment,
-            settings=read_index_settings(kit.environment),
-            paths=kit.paths,
-            is_offline=request.is_offline,
-        )
+        requirements = narrowed(recipe.build.requires, request.constraints)
+        settings = read_index_settings(kit.environment)
+        supply = kit.supply(settings, is_offline=request.is_offline)
+        return resolve_for_user(requirements, python, supply)
     return read_lock(
         lock_file(recipe_file),
         recipe.build.requires,

@@ -54,15 +54,8 @@ def verify_build(
     contents = read_wheel(built.path)
     codes: tuple[GpuCode, ...] = ()
     if plan.toolchain.cuda_root is not None:
-        cuobjdump = ensure_cuobjdump(
-            plan.python,
-            paths=kit.paths,
-            runner=kit.runner,
-            settings=read_index_settings(kit.environment),
-            environment=kit.environment,
-            events=kit.events,
-            is_offline=is_offline,
-        )
+        supply = kit.supply(read_index_settings(kit.environment), is_offline=is_offline)
+        cuobjdump = ensure_cuobjdump(plan.python, supply)
         codes = list_gpu_code(
             built.path, cuobjdump=cuobjdump, runner=kit.runner, environment=kit.environment
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from buildkit.run import Completed, render_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from buildkit.events import Progress
 
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 def hear_interrupts() -> None:
     """Make a child hear Ctrl-C even where the tests run in the background of a script."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def processes_with(mark: str) -> list[str]:
+    """Return the process numbers of all whose command line holds a text."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "cmdline").read_text():
+                found.append(folder.name)
+        except OSError:
+            continue
+    return found
 
 
 @dataclass

@@ -14,91 +14,17 @@ import subprocess
 import sys
 import time
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from buildkit.launcher import read_records
 from buildkit.wheels import read_provenance, read_wheel
-from tests.fakes import hear_interrupts
+from tests.fakes import processes_with
+from tests.world import World
 
 pytestmark = pytest.mark.network
 
 PROJECTS = Path(__file__).parent / "projects"
-
-
-@dataclass
-class World:
-    """A recipe directory, a cache and an output directory of one test."""
-
-    root: Path
-    cache: Path
-
-    @property
-    def recipes(self) -> Path:
-        return self.root / "my recipes"
-
-    @property
-    def source(self) -> Path:
-        return self.recipes / "toy"
-
-    @property
-    def out(self) -> Path:
-        return self.root / "out"
-
-    @property
-    def slot(self) -> Path:
-        (found,) = (path for path in (self.cache / "builds").iterdir() if path.is_dir())
-        return found
-
-    @property
-    def environment(self) -> dict[str, str]:
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith("BUILDKIT")
-        }
-        return kept | {
-            "BUILDKIT_CACHE": str(self.cache),
-            "BUILDKIT_RECIPES": str(self.recipes),
-            "BUILDKIT_CONFIG": str(self.root / "config.toml"),
-        }
-
-    def command(self, *args: str) -> list[str]:
-        return [sys.executable, "-m", "buildkit", *args]
-
-    def run(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*args),
-            env=self.environment | variables,
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=250,
-        )
-
-    def make(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return self.run(
-            "make", "toy", "--arch", "sm120", "--out", str(self.out), *args, **variables
-        )
-
-    def start(self, *args: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command("make", "toy", "--arch", "sm120", "--out", str(self.out), *args),
-            env=self.environment,
-            cwd=self.root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=hear_interrupts,
-        )
-
-    def entries(self) -> list[Path]:
-        return list((self.cache / "wheels").glob("toy/*/entry.json"))
-
-    def compiled(self) -> list[str]:
-        units = read_records(self.slot / "records.jsonl")
-        return [Path(unit.source).name for unit in units if unit.source]
 
 
 @pytest.fixture(scope="session")
@@ -270,17 +196,6 @@ def test_ctrl_c_ends_every_child_and_says_so_in_one_line(world):
     assert make.returncode == 130
     assert told.strip().splitlines()[-1] == "buildkit: interrupted"
     wait_for(lambda: not processes_with(str(world.cache)), 20)
-
-
-def processes_with(mark: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "cmdline").read_text():
-                found.append(folder.name)
-        except OSError:
-            continue
-    return found
 
 
 def test_the_second_of_two_makes_waits_and_takes_the_result(world):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from buildkit.digest import Digest, digest_value
@@ -14,100 +13,72 @@ from buildkit.sources.pypi import cached_file, download, find_files
 from buildkit.values import LocalTree, PinnedArchive, PinnedCommit, SourceTree, Unpinned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from buildkit.events import Events
-    from buildkit.paths import Paths
-    from buildkit.run import Runner
-    from buildkit.values import IndexSettings, ResolvedSource
+    from buildkit.kit import Supply
+    from buildkit.values import ResolvedSource
 
-__all__ = ["Fetcher", "fetch_archive"]
+__all__ = ["fetch_archive", "unpack_source"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetcher:
-    """What fetching needs of the outside."""
+def unpack_source(source: ResolvedSource, destination: Path, supply: Supply) -> SourceTree:
+    """Put the tree of a source into a directory, in place of what is there.
 
-    paths: Paths
-    settings: IndexSettings
-    runner: Runner
-    environment: Mapping[str, str]
-    events: Events
-    is_offline: bool
+    :returns: The tree at the source's subdirectory.
+    :raises SourceError: if the source cannot be had, differs from its pin, or is not safe.
+    """
+    remove_tree(destination)
+    match source:
+        case PinnedArchive():
+            archive = fetch_archive(source, supply)
+            extract_archive(archive, destination, strips_top=source.kind != "wheel")
+            stamp = Digest(source.sha256)
+        case PinnedCommit():
+            from buildkit.sources.git import Git
 
-    def unpack(self, source: ResolvedSource, destination: Path) -> SourceTree:
-        """Put the tree of a source into a directory, in place of what is there.
-
-        :returns: The tree at the source's subdirectory.
-        :raises SourceError: if the source cannot be had, differs from its pin, or is not safe.
-        """
-        remove_tree(destination)
-        match source:
-            case PinnedArchive():
-                archive = fetch_archive(source, self)
-                extract_archive(archive, destination, strips_top=source.kind != "wheel")
-                stamp = Digest(source.sha256)
-            case PinnedCommit():
-                self._export(source, destination)
-                stamp = digest_value(["git", source.commit])
-            case LocalTree():
-                _copy(source, destination)
-                stamp = source.fingerprint
-            case Unpinned():
-                raise SourceError(
-                    f"{source.description} has no pin: {source.reason}.",
-                    remedy="Run `buildkit pin` for the recipe.",
-                )
-            case _:
-                assert_never(source)
-        return SourceTree(path=_inner(source, destination), stamp=stamp)
-
-    def _export(self, source: PinnedCommit, destination: Path) -> None:
-        from buildkit.sources.git import Git
-
-        git = Git(
-            paths=self.paths,
-            runner=self.runner,
-            environment=self.environment,
-            events=self.events,
-            is_offline=self.is_offline,
-        )
-        git.export(source.url, source.commit, destination, has_submodules=source.has_submodules)
+            has_submodules = source.has_submodules
+            Git(supply).export(
+                source.url, source.commit, destination, has_submodules=has_submodules
+            )
+            stamp = digest_value(["git", source.commit])
+        case LocalTree():
+            _copy(source, destination)
+            stamp = source.fingerprint
+        case Unpinned():
+            raise SourceError(
+                f"{source.description} has no pin: {source.reason}.",
+                remedy="Run `buildkit pin` for the recipe.",
+            )
+        case _:
+            assert_never(source)
+    return SourceTree(path=_inner(source, destination), stamp=stamp)
 
 
-def fetch_archive(source: PinnedArchive, fetcher: Fetcher) -> Path:
+def fetch_archive(source: PinnedArchive, supply: Supply) -> Path:
     """Return the file of a pinned archive, from the cache or the network.
 
     :raises SourceError: if it cannot be had, or differs from its pin.
     """
-    known = cached_file(fetcher.paths, source.sha256, source.filename)
+    known = cached_file(supply.paths, source.sha256, source.filename)
     if known is not None:
         return known
-    if fetcher.is_offline:
+    if supply.is_offline:
         raise SourceError(
             f"{source.filename} was not fetched before.",
             remedy="Run it once without --offline.",
         )
-    fetcher.events.step("fetch", source.filename)
-    url = source.url or _find(source, fetcher)
-    file, _ = download(
-        url,
-        source.filename,
-        source.sha256,
-        paths=fetcher.paths,
-        settings=fetcher.settings,
-        events=fetcher.events,
-    )
+    supply.events.step("fetch", source.filename)
+    url = source.url or _find(source, supply)
+    file, _ = download(url, source.filename, source.sha256, supply)
     return file
 
 
-def _find(source: PinnedArchive, fetcher: Fetcher) -> str:
-    files = find_files(source.name, fetcher.settings)
+def _find(source: PinnedArchive, supply: Supply) -> str:
+    files = find_files(source.name, supply.settings)
     for file in files:
         if file.filename == source.filename:
             if file.is_yanked:
-                fetcher.events.warning(f"{source.filename} was withdrawn by its publisher.")
+                supply.events.warning(f"{source.filename} was withdrawn by its publisher.")
             return file.url
     others = [file.filename for file in files if file.version == source.version]
     raise SourceError(

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from buildkit.events import Events
-    from buildkit.paths import Paths
-    from buildkit.run import Completed, Runner
+    from buildkit.kit import Supply
+    from buildkit.run import Completed
 
 __all__ = ["Git"]
 
@@ -39,20 +38,9 @@ _MODES = {0o100644: 0o644, 0o100664: 0o644, 0o100755: 0o755}
 class Git:
     """Fetches commits into mirrors and exports them."""
 
-    def __init__(
-        self,
-        *,
-        paths: Paths,
-        runner: Runner,
-        environment: Mapping[str, str],
-        events: Events,
-        is_offline: bool,
-    ) -> None:
-        self._paths = paths
-        self._runner = runner
-        self._events = events
-        self._is_offline = is_offline
-        self._variables = base_environment(environment, network=True) | {
+    def __init__(self, supply: Supply) -> None:
+        self._supply = supply
+        self._variables = base_environment(supply.environment, network=True) | {
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_TERMINAL_PROMPT": "0",
@@ -70,19 +58,21 @@ class Git:
 
         :raises SourceError: if the repository cannot be reached or lacks the commit.
         """
-        mirror = self._paths.git / f"{digest_bytes(without_credentials(url).encode())[:16]}.git"
+        mirror = (
+            self._supply.paths.git / f"{digest_bytes(without_credentials(url).encode())[:16]}.git"
+        )
         with locked(mirror.with_suffix(".lock")):
             if not mirror.is_dir():
                 with staged_directory(mirror) as stage:
                     self._git(["init", "--quiet", "--bare", str(stage)], url)
             if self._has(mirror, commit):
                 return mirror
-            if self._is_offline:
+            if self._supply.is_offline:
                 raise SourceError(
                     f"Commit {commit} of {redact(url)} was not fetched before.",
                     remedy="Run it once without --offline.",
                 )
-            self._events.step("fetch", f"{redact(url)} at {commit[:12]}")
+            self._supply.events.step("fetch", f"{redact(url)} at {commit[:12]}")
             # One commit alone, where the server allows it; else everything, hidden refs too.
             told = ""
             for wanted in (["--depth", "1", "--", url, commit], ["--", url, "+refs/*:refs/all/*"]):
@@ -171,7 +161,7 @@ class Git:
             )
 
     def _run(self, arguments: list[str]) -> Completed:
-        return self._runner.capture(
+        return self._supply.runner.capture(
             ["git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", *arguments],
             env=self._variables,
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.events import Events
+    from buildkit.kit import Supply
     from buildkit.paths import Paths
     from buildkit.values import IndexSettings
 
@@ -89,13 +90,7 @@ def cached_file(paths: Paths, sha256: Digest, filename: str) -> Path | None:
 
 
 def download(
-    url: str,
-    filename: str,
-    expected: Digest | None,
-    *,
-    paths: Paths,
-    settings: IndexSettings,
-    events: Events,
+    url: str, filename: str, expected: Digest | None, supply: Supply
 ) -> tuple[Path, Digest]:
     """Fetch a file into the download cache.
 
@@ -107,13 +102,14 @@ def download(
     import tempfile
     from pathlib import Path as FilePath
 
-    paths.downloads.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".part-", dir=paths.downloads)
+    downloads = supply.paths.downloads
+    downloads.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".part-", dir=downloads)
     os.close(handle)
     part = FilePath(name)
     try:
-        with _client(settings) as client:
-            _retry(lambda: _stream(client, url, part, filename, events), filename)
+        with _client(supply.settings) as client:
+            _retry(lambda: _stream(client, url, part, filename, supply.events), filename)
         digest = digest_file(part)
         if expected is not None and digest != expected:
             raise SourceError(
@@ -121,7 +117,7 @@ def download(
                 remedy="If the publisher replaced it knowingly, write the new digest with"
                 " `buildkit pin`; if not, do not build it.",
             )
-        place = _place(paths, digest, filename)
+        place = _place(supply.paths, digest, filename)
         place.parent.mkdir(parents=True, exist_ok=True)
         part.chmod(0o444)
         part.replace(place)

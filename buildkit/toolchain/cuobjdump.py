@@ -10,13 +10,10 @@ from buildkit.toolchain.environment import ensure_environment
 from buildkit.toolchain.lock import read_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from buildkit.events import Events
-    from buildkit.paths import Paths
-    from buildkit.run import Runner
-    from buildkit.values import IndexSettings, PythonIdentity
+    from buildkit.kit import Supply
+    from buildkit.values import PythonIdentity
 
 __all__ = ["WHEEL", "ensure_cuobjdump"]
 
@@ -24,32 +21,14 @@ __all__ = ["WHEEL", "ensure_cuobjdump"]
 WHEEL = ("nvidia-cuda-cuobjdump>=13.2",)
 
 
-def ensure_cuobjdump(
-    python: PythonIdentity,
-    *,
-    paths: Paths,
-    runner: Runner,
-    settings: IndexSettings,
-    environment: Mapping[str, str],
-    events: Events,
-    is_offline: bool,
-) -> Path:
+def ensure_cuobjdump(python: PythonIdentity, supply: Supply) -> Path:
     """Return the program, installed into an environment of its own if it is not there.
 
     :raises ToolchainError: if it cannot be installed.
     """
     file = data_root() / "recipes" / "cuda" / "cuobjdump.lock"
-    lock = read_lock(file, WHEEL, python, name="cuda", memo=paths.memo)
-    home = ensure_environment(
-        lock,
-        python,
-        paths=paths,
-        runner=runner,
-        settings=settings,
-        environment=environment,
-        events=events,
-        is_offline=is_offline,
-    )
+    lock = read_lock(file, WHEEL, python, name="cuda", memo=supply.paths.memo)
+    home = ensure_environment(lock, python, supply)
     for program in home.glob("lib/python*/site-packages/nvidia/*/bin/cuobjdump"):
         return program
     raise ToolchainError(

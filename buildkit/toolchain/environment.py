@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from buildkit.events import Events
+    from buildkit.kit import Supply
     from buildkit.paths import Paths
     from buildkit.run import Runner
-    from buildkit.values import IndexSettings, PythonIdentity
+    from buildkit.values import PythonIdentity
 
 __all__ = ["ensure_environment", "read_environment"]
 
@@ -40,32 +40,21 @@ UNPACKED_PER_BYTE = 2.5
 INODES = 50_000
 
 
-def ensure_environment(
-    lock: EnvLock,
-    python: PythonIdentity,
-    *,
-    paths: Paths,
-    runner: Runner,
-    settings: IndexSettings,
-    environment: Mapping[str, str],
-    events: Events,
-    is_offline: bool,
-) -> Path:
+def ensure_environment(lock: EnvLock, python: PythonIdentity, supply: Supply) -> Path:
     """Return the environment of a lock, made if it does not exist.
 
     :raises ToolchainError: if it cannot be made; what is left of it is not used by anyone.
     """
-    root = paths.environments / f"{python.tag}-{lock.digest[:12]}"
+    root = supply.paths.environments / f"{python.tag}-{lock.digest[:12]}"
     stamp = root / _STAMP
     if stamp.is_file():
         return root
     with locked(
         root.with_name(f"{root.name}.lock"),
-        waiting=lambda: events.step("wait", f"another make is filling {root}"),
+        waiting=lambda: supply.events.step("wait", f"another make is filling {root}"),
     ):
         if not stamp.is_file():
-            make = _Maker(lock, python, root, paths, runner, settings, environment, is_offline)
-            make.fill(events)
+            _Maker(lock, python, root, supply).fill()
             write_atomic(stamp, lock.digest.encode())
     return root
 
@@ -73,27 +62,16 @@ def ensure_environment(
 class _Maker:
     """Makes one environment."""
 
-    def __init__(
-        self,
-        lock: EnvLock,
-        python: PythonIdentity,
-        root: Path,
-        paths: Paths,
-        runner: Runner,
-        settings: IndexSettings,
-        environment: Mapping[str, str],
-        is_offline: bool,
-    ) -> None:
+    def __init__(self, lock: EnvLock, python: PythonIdentity, root: Path, supply: Supply) -> None:
         self._lock = lock
         self._python = python
         self._root = root
-        self._runner = runner
-        self._paths = paths
-        self._switches = [*index_arguments(settings, is_offline=is_offline), "--quiet"]
-        self._variables = uv_environment(environment, settings, paths)
-        self._is_offline = is_offline
+        self._supply = supply
+        offline = supply.is_offline
+        self._switches = [*index_arguments(supply.settings, is_offline=offline), "--quiet"]
+        self._variables = uv_environment(supply, supply.settings)
 
-    def fill(self, events: Events) -> None:
+    def fill(self) -> None:
         """Make the environment anew.
 
         :raises ToolchainError: if uv fails.
@@ -106,25 +84,29 @@ class _Maker:
         sync = ("pip", "sync", "--link-mode", "hardlink", *arguments)
         count = f"{len(self._lock.versions)} packages"
         # What was fetched before needs no network and next to no space.
-        if not self._is_offline and self._try(*sync, "--offline"):
-            events.step("install", f"{count}, all fetched before")
+        if not self._supply.is_offline and self._try(*sync, "--offline"):
+            self._supply.events.step("install", f"{count}, all fetched before")
             return
         wanted = download_bytes(self._lock)
-        _check_space(self._paths, wanted)
+        _check_space(self._supply.paths, wanted)
         size = f", {render_size(wanted)} to fetch at most" if wanted else ""
-        events.step("install", f"{count}{size}")
+        self._supply.events.step("install", f"{count}{size}")
         self._call(*sync)
 
     def _try(self, *arguments: str | Path) -> bool:
-        done = self._runner.capture([uv_binary(), *arguments, *self._switches], env=self._variables)
+        done = self._supply.runner.capture(
+            [uv_binary(), *arguments, *self._switches], env=self._variables
+        )
         return done.status == 0
 
     def _call(self, *arguments: str | Path) -> None:
-        done = self._runner.capture([uv_binary(), *arguments, *self._switches], env=self._variables)
+        done = self._supply.runner.capture(
+            [uv_binary(), *arguments, *self._switches], env=self._variables
+        )
         if done.status == 0:
             return
         remedy = "See what the index answers, or free some space, and try again."
-        if self._is_offline:
+        if self._supply.is_offline:
             remedy = "Run it once without --offline, so that what it needs is fetched."
         told = " ".join(done.stderr.split()) or f"uv ended with status {done.status}"
         raise ToolchainError(f"The build environment cannot be made: {told}", remedy=remedy)

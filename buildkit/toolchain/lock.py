@@ -20,11 +20,10 @@ from buildkit.toolchain.uv import index_arguments, uv_binary, uv_environment
 from buildkit.values import EnvLock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from buildkit.paths import Paths
-    from buildkit.run import Runner
+    from buildkit.kit import Supply
     from buildkit.values import IndexSettings, PythonIdentity
 
 __all__ = [
@@ -79,15 +78,7 @@ def is_current(text: str, requirements: Sequence[str]) -> bool:
     return text.startswith(_first_line(requirements))
 
 
-def resolve_lock(
-    requirements: Sequence[str],
-    *,
-    runner: Runner,
-    environment: Mapping[str, str],
-    settings: IndexSettings,
-    paths: Paths,
-    is_offline: bool,
-) -> str:
+def resolve_lock(requirements: Sequence[str], supply: Supply) -> str:
     """Resolve requirements to the text of a lock.
 
     The default index decides alone; the user's extra indexes and link directories take part only
@@ -97,8 +88,9 @@ def resolve_lock(
     """
     import dataclasses
 
+    settings = supply.settings
     plain = dataclasses.replace(settings, extra_index_urls=(), find_links=())
-    resolve = _Resolver(requirements, runner, environment, paths, is_offline)
+    resolve = _Resolver(requirements, supply)
     chosen = plain
     status, text, told = resolve.compile(plain, "requirements.txt")
     if status != 0 and plain != settings:
@@ -117,32 +109,17 @@ def resolve_lock(
 
 
 def resolve_for_user(
-    requirements: Sequence[str],
-    python: PythonIdentity,
-    *,
-    runner: Runner,
-    environment: Mapping[str, str],
-    settings: IndexSettings,
-    paths: Paths,
-    is_offline: bool,
+    requirements: Sequence[str], python: PythonIdentity, supply: Supply
 ) -> EnvLock:
     """Return the lock of requirements that a user has narrowed; resolved once per set.
 
     :raises ToolchainError: if no set of versions meets the requirements.
     """
     name = digest_value(sorted(requirements))
-    file = paths.locks / f"{name[:24]}.lock"
+    file = supply.paths.locks / f"{name[:24]}.lock"
     if not file.exists():
-        text = resolve_lock(
-            requirements,
-            runner=runner,
-            environment=environment,
-            settings=settings,
-            paths=paths,
-            is_offline=is_offline,
-        )
-        write_atomic(file, text.encode())
-    return read_lock(file, requirements, python, name="NAME", memo=paths.memo)
+        write_atomic(file, resolve_lock(requirements, supply).encode())
+    return read_lock(file, requirements, python, name="NAME", memo=supply.paths.memo)
 
 
 def parse_versions(text: str, python: PythonIdentity) -> dict[str, str]:
@@ -179,34 +156,24 @@ def download_bytes(lock: EnvLock) -> int:
 class _Resolver:
     """Calls uv for one set of requirements, in the formats that are wanted."""
 
-    def __init__(
-        self,
-        requirements: Sequence[str],
-        runner: Runner,
-        environment: Mapping[str, str],
-        paths: Paths,
-        is_offline: bool,
-    ) -> None:
-        self._runner = runner
-        self._environment = environment
-        self._paths = paths
-        self._is_offline = is_offline
+    def __init__(self, requirements: Sequence[str], supply: Supply) -> None:
         self._requirements = requirements
+        self._supply = supply
 
     def compile(self, settings: IndexSettings, form: str) -> tuple[int, str, str]:
         """Return status, text and messages."""
-        inputs = self._paths.locks / f"{digest_value(sorted(self._requirements))[:24]}.in"
+        inputs = self._supply.paths.locks / f"{digest_value(sorted(self._requirements))[:24]}.in"
         write_atomic(inputs, "".join(f"{line}\n" for line in self._requirements).encode())
         try:
-            done = self._runner.capture(
+            done = self._supply.runner.capture(
                 [
                     *(uv_binary(), "pip", "compile", "--quiet", "--universal", "--no-header"),
                     *("--no-annotate", "--generate-hashes", "--python-version", FIRST_PYTHON),
                     *("--no-emit-index-url", "--format", form),
-                    *index_arguments(settings, is_offline=self._is_offline),
+                    *index_arguments(settings, is_offline=self._supply.is_offline),
                     inputs,
                 ],
-                env=uv_environment(self._environment, settings, self._paths),
+                env=uv_environment(self._supply, settings),
                 timeout_seconds=600,
             )
         finally:

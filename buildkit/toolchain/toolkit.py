@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.arch import GpuArch
-    from buildkit.events import Events
+    from buildkit.kit import Supply
     from buildkit.paths import Paths
     from buildkit.run import Runner
     from buildkit.toolchain.cuda import CudaChoice
-    from buildkit.values import EnvLock, IndexSettings, PythonIdentity, ToolIdentity
+    from buildkit.values import EnvLock, PythonIdentity, ToolIdentity
 
 __all__ = ["ensure_toolkit", "toolkit_root"]
 
@@ -54,42 +54,26 @@ def ensure_toolkit(
     arch: GpuArch,
     gcc: ToolIdentity,
     python: PythonIdentity,
-    *,
-    paths: Paths,
-    runner: Runner,
-    settings: IndexSettings,
-    environment: Mapping[str, str],
-    events: Events,
-    is_offline: bool,
+    supply: Supply,
 ) -> Path:
     """Return the toolkit root of a build, assembled if it does not exist.
 
     :raises ToolchainError: if it cannot be assembled.
     :raises ArchError: if its nvcc cannot build the target.
     """
-    root = toolkit_root(choice, lock, paths)
+    root = toolkit_root(choice, lock, supply.paths)
     if not root.is_dir():
         if choice.root is not None:
             layers = [choice.root]
         else:
-            events.step("cuda", f"{choice.nvcc.version} from NVIDIA's wheels")
-            home = ensure_environment(
-                choice.lock or lock,
-                python,
-                paths=paths,
-                runner=runner,
-                settings=settings,
-                environment=environment,
-                events=events,
-                is_offline=is_offline,
-            )
-            layers = cuda_directories(home)
+            supply.events.step("cuda", f"{choice.nvcc.version} from NVIDIA's wheels")
+            layers = cuda_directories(ensure_environment(choice.lock or lock, python, supply))
         with locked(root.with_name(f"{root.name}.lock")), staged_directory(root) as stage:
             _assemble(stage, [*layers, *cuda_directories(build_environment)])
-            _make_stub(stage, gcc, runner, environment)
-    if not accepts(
-        root / "bin" / "nvcc", arch, runner=runner, environment=environment, memo=paths.memo
-    ):
+            _make_stub(stage, gcc, supply.runner, supply.environment)
+    nvcc = root / "bin" / "nvcc"
+    memo = supply.paths.memo
+    if not accepts(nvcc, arch, runner=supply.runner, environment=supply.environment, memo=memo):
         raise ArchError(
             f"nvcc {choice.nvcc.version} does not know {arch.name}.",
             remedy="Choose another target, or set CUDA_HOME to a newer toolkit.",

@@ -8,9 +8,9 @@ from buildkit.environ import base_environment
 from buildkit.errors import ToolchainError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from buildkit.paths import Paths
+    from buildkit.kit import Supply
     from buildkit.values import IndexSettings
 
 __all__ = ["index_arguments", "uv_binary", "uv_environment"]
@@ -32,18 +32,16 @@ def uv_binary() -> str:
         ) from error
 
 
-def uv_environment(
-    environment: Mapping[str, str], settings: IndexSettings, paths: Paths
-) -> dict[str, str]:
+def uv_environment(supply: Supply, settings: IndexSettings) -> dict[str, str]:
     """Return the whole environment of a call of uv.
 
     No configuration file of the user's own takes part: the index is the one of the kit's settings.
     Addresses go through variables, because they may hold credentials and arguments are for all
     users of a machine to see.
     """
-    variables = base_environment(environment, network=True)
+    variables = base_environment(supply.environment, network=True)
     variables |= {
-        "UV_CACHE_DIR": str(paths.uv),
+        "UV_CACHE_DIR": str(supply.paths.uv),
         "UV_NO_CONFIG": "1",
         "UV_NO_PROGRESS": "1",
         "UV_PYTHON_DOWNLOADS": "never",

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from buildkit.launcher import Isolation, binary, isolated, probe_isolation
 from buildkit.run import ProcessRunner
+from tests.fakes import processes_with
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -97,17 +97,6 @@ def test_everything_ends_when_the_program_is_killed(tmp_path):
     while processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_with(mark) == []
-
-
-def processes_with(mark: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "cmdline").read_text():
-                found.append(folder.name)
-        except OSError:
-            continue
-    return found
 
 
 def test_wrong_use_is_told():

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from buildkit.errors import RecipeError, ToolchainError
+from buildkit.kit import Supply
 from buildkit.paths import Paths, data_root
 from buildkit.run import ProcessRunner
 from buildkit.toolchain import environment as environments
@@ -16,7 +18,7 @@ from buildkit.toolchain.lock import download_bytes, parse_versions, read_lock, r
 from buildkit.toolchain.python import probe_python
 from buildkit.values import EnvLock, IndexSettings
 from tests.builders import a_digest, a_python
-from tests.fakes import RecordingEvents
+from tests.fakes import RecordingEvents, ScriptedRunner
 
 TEXT = """\
 # buildkit lock 1 sha256:0
@@ -81,26 +83,26 @@ def world(tmp_path):
             "tiny.py,,\ntiny-1.0.dist-info/METADATA,,\ntiny-1.0.dist-info/WHEEL,,\ntiny-1.0.dist-info/RECORD,,\n",
         )
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    return {
-        "paths": Paths(tmp_path / "a cache"),
-        "runner": ProcessRunner(),
-        "settings": IndexSettings(find_links=(str(index),), no_index=True),
-        "environment": environment,
-        "is_offline": False,
-    }
+    return Supply(
+        paths=Paths(tmp_path / "a cache"),
+        runner=ProcessRunner(),
+        settings=IndexSettings(find_links=(str(index),), no_index=True),
+        environment=environment,
+        events=RecordingEvents(),
+        is_offline=False,
+    )
 
 
 def test_a_range_is_resolved_and_becomes_an_environment(tmp_path, world):
-    text = resolve_lock(["tiny>=0.5"], **world)
+    text = resolve_lock(["tiny>=0.5"], world)
     assert "tiny==1.0" in text
     file = tmp_path / "toy.lock"
     file.write_text(text)
     python = probe_python(
-        None, runner=world["runner"], environment=world["environment"], memo=tmp_path / "memo"
+        None, runner=world.runner, environment=world.environment, memo=tmp_path / "memo"
     )
     lock = read_lock(file, ["tiny>=0.5"], python, name="toy", memo=tmp_path / "memo")
-    events = RecordingEvents()
-    root = ensure_environment(lock, python, events=events, **world)
+    root = ensure_environment(lock, python, world)
     done = subprocess.run(
         [root / "bin" / "python", "-c", "import tiny; print(tiny.x)"],
         capture_output=True,
@@ -109,36 +111,36 @@ def test_a_range_is_resolved_and_becomes_an_environment(tmp_path, world):
     )
     assert done.stdout == "1\n"
     # The second call starts nothing: a runner that may not be used proves it.
-    again = ensure_environment(lock, python, events=events, **(world | {"runner": None}))
+    again = ensure_environment(lock, python, replace(world, runner=ScriptedRunner({})))
     assert again == root
     # One that a kill left half done is made anew.
     (root / ".buildkit-complete").unlink()
     (root / "bin" / "python").unlink()
-    assert ensure_environment(lock, python, events=events, **world) == root
+    assert ensure_environment(lock, python, world) == root
     assert (root / "bin" / "python").exists()
 
 
 def test_what_cannot_be_resolved_or_installed_is_told(tmp_path, world):
     with pytest.raises(ToolchainError, match=r"tiny>=2 cannot be resolved"):
-        resolve_lock(["tiny>=2"], **world)
+        resolve_lock(["tiny>=2"], world)
     python = probe_python(
-        None, runner=world["runner"], environment=world["environment"], memo=tmp_path / "memo"
+        None, runner=world.runner, environment=world.environment, memo=tmp_path / "memo"
     )
     text = "absent==1.0 --hash=sha256:" + "0" * 64 + "\n"
     lock = EnvLock(text=text, digest=a_digest(text), versions={"absent": "1.0"})
     with pytest.raises(ToolchainError, match="absent"):
-        ensure_environment(lock, python, events=RecordingEvents(), **world)
+        ensure_environment(lock, python, world)
 
 
 def test_an_environment_that_cannot_fit_is_refused_before_fetching(tmp_path, world, monkeypatch):
     python = probe_python(
-        None, runner=world["runner"], environment=world["environment"], memo=tmp_path / "memo"
+        None, runner=world.runner, environment=world.environment, memo=tmp_path / "memo"
     )
     text = f"# bytes absent {1 << 60}\nabsent==1.0 --hash=sha256:{'0' * 64}\n"
     lock = EnvLock(text=text, digest=a_digest(text), versions={"absent": "1.0"})
     with pytest.raises(ToolchainError, match=r"needs about .* TiB, found .* free at"):
-        ensure_environment(lock, python, events=RecordingEvents(), **world)
+        ensure_environment(lock, python, world)
     small = EnvLock(text="absent==1.0\n", digest=a_digest("s"), versions={"absent": "1.0"})
     monkeypatch.setattr(environments, "INODES", 1 << 60)
     with pytest.raises(ToolchainError, match="inodes"):
-        ensure_environment(small, python, events=RecordingEvents(), **world)
+        ensure_environment(small, python, world)
