@@ -8,6 +8,7 @@ path from the former.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
     from buildkit.errors import BuildkitError
     from buildkit.events import Progress
 
-__all__ = ["PlainEvents", "TerminalEvents", "draw_error", "draw_unexpected", "events_for"]
+__all__ = [
+    "PlainEvents",
+    "TerminalEvents",
+    "TickingEvents",
+    "draw_error",
+    "draw_unexpected",
+    "events_for",
+]
 
 #: Seconds between two progress lines in a pipe: enough to see life in a CI log, not more.
 PLAIN_PERIOD_SECONDS = 30.0
@@ -128,6 +136,63 @@ class TerminalEvents(PlainEvents):
             self._is_line_open = False
 
 
+class TickingEvents:
+    """Passes events on, and repeats the last progress, so that time is seen to pass.
+
+    A single compiler call may take many minutes, in which no tool says a word.
+    """
+
+    def __init__(self, drawing: PlainEvents, *, period_seconds: float = 1.0) -> None:
+        self._drawing = drawing
+        self._period_seconds = period_seconds
+        self._lock = threading.Lock()
+        self._last: Progress | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def step(self, name: str, detail: str = "") -> None:
+        """Pass it on; the progress of the step before is over."""
+        with self._lock:
+            self._last = None
+            self._drawing.step(name, detail)
+
+    def progress(self, progress: Progress) -> None:
+        """Pass it on, and go on repeating it."""
+        with self._lock:
+            self._last = progress
+            self._drawing.progress(progress)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._tick, daemon=True)
+            self._thread.start()
+
+    def warning(self, text: str) -> None:
+        """Pass it on."""
+        with self._lock:
+            self._drawing.warning(text)
+
+    def fact(self, key: str, value: str) -> None:
+        """Pass it on."""
+        self._drawing.fact(key, value)
+
+    def output(self, line: str) -> None:
+        """Pass it on."""
+        with self._lock:
+            self._drawing.output(line)
+
+    def close(self) -> None:
+        """End the repeating, then the drawing."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._drawing.close()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(self._period_seconds):
+            with self._lock:
+                if self._last is not None:
+                    self._drawing.progress(self._last)
+
+
 class JsonEvents:
     """Draws nothing but keeps the facts and the warnings for the final JSON document."""
 
@@ -151,13 +216,13 @@ class JsonEvents:
 
 def events_for(
     *, as_json: bool, verbose: bool = False, stream: TextIO | None = None
-) -> PlainEvents | JsonEvents:
+) -> TickingEvents | JsonEvents:
     """Return the drawing that suits where the output goes."""
     if as_json:
         return JsonEvents()
     target = sys.stderr if stream is None else stream
     kind = TerminalEvents if target.isatty() else PlainEvents
-    return kind(target, is_verbose=verbose)
+    return TickingEvents(kind(target, is_verbose=verbose))
 
 
 def render_progress(progress: Progress, elapsed_seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from buildkit.console import (
     JsonEvents,
     PlainEvents,
     TerminalEvents,
+    TickingEvents,
     draw_error,
     draw_unexpected,
     events_for,
@@ -62,8 +64,30 @@ def test_a_terminal_gets_a_line_that_moves_and_goes_away() -> None:
 
 def test_the_drawing_follows_from_where_the_output_goes() -> None:
     assert isinstance(events_for(as_json=True), JsonEvents)
-    assert isinstance(events_for(as_json=False, stream=Terminal()), TerminalEvents)
-    assert type(events_for(as_json=False, stream=io.StringIO())) is PlainEvents
+    for stream, is_coloured in ((Terminal(), True), (io.StringIO(), False)):
+        events = events_for(as_json=False, stream=stream)
+        events.step("build")
+        events.close()
+        assert ("\x1b[" in stream.getvalue()) is is_coloured
+
+
+def test_time_is_seen_to_pass_while_no_tool_says_a_word() -> None:
+    drawn = threading.Event()
+
+    class Drawing(PlainEvents):
+        count = 0
+
+        def progress(self, progress: Progress) -> None:
+            self.count += 1
+            if self.count == 3:
+                drawn.set()
+
+    events = TickingEvents(Drawing(io.StringIO()), period_seconds=0.01)
+    events.progress(Progress(done=1, total=3, unit="steps"))
+    assert drawn.wait(20)
+    events.step("verify")
+    events.close()
+    assert threading.active_count() == 1
 
 
 def test_an_error_is_one_line_with_place_and_remedy(tmp_path: Path) -> None:
