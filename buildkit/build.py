@@ -9,6 +9,7 @@ group, isolated where the system allows it.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from buildkit.backend import BackendError, read_backend, run_hooks
 from buildkit.errors import CompileError, Location, RecipeError, RequestError, ToolchainError
 from buildkit.events import Progress
 from buildkit.fs import remove_tree, write_atomic
+from buildkit.sizes import render_size
 from buildkit.values import BuiltWheel
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ __all__ = [
 #: archive can hold, 1980-01-01. Source: reproducible-builds.org "SOURCE_DATE_EPOCH"; PKWARE APPNOTE
 #: 4.4.6 on the DOS date.
 SOURCE_DATE_EPOCH = 315532800
+
+#: Less free than this at the end of a failed build, and the disk is likely why it failed.
+FULL_BYTES = 16 << 20
 
 _NINJA = re.compile(r"\[(\d+)/(\d+)\]\s*(.*)")
 
@@ -329,6 +334,9 @@ def _explain(
     """Return the error that names the first unit that failed, or the end of the log."""
     failed = next((unit for unit in units if unit.status != 0 and unit.source), None)
     kept = f"The build stays in {slot.root}; `buildkit shell {plan.recipe}` opens it."
+    free = shutil.disk_usage(slot.root).free
+    if free < FULL_BYTES:
+        kept = f"The disk is full ({render_size(free)} free): make room. {kept}"
     if failed is None:
         tail = slot.log.read_text(errors="replace").splitlines()[-25:]
         return CompileError(
