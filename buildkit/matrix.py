@@ -1,40 +1,31 @@
 """The story of ``patch matrix``: what each patch would do to each release of a package.
 
-Each release's sdist is fetched once; of it only the files that the patches look at are kept beside
-the download, so that the second look at forty releases takes seconds. Nothing is written anywhere
-else.
+Nothing is written but what :mod:`buildkit.sources.releases` keeps of each sdist.
 """
 
 from __future__ import annotations
 
-import json
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from buildkit.cache import require_cache
-from buildkit.digest import Digest, digest_value
-from buildkit.errors import Location, PatchError, RequestError, SourceError
+from buildkit.errors import Location, PatchError, RequestError
 from buildkit.events import Progress
-from buildkit.fs import write_atomic
 from buildkit.patches.apply import Draft, apply_one
 from buildkit.patches.goals import is_reached
 from buildkit.patches.load import choose_variant, files_of, load_patch
 from buildkit.patches.parse import ENCODING
 from buildkit.patches.select import known_patches, select_patches
-from buildkit.sources.pypi import cached_file, download, find_files
+from buildkit.sources.releases import Shelf, find_releases
 from buildkit.sources.settings import read_index_settings
 from buildkit.values import AlreadyUpstream
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from buildkit.kit import Kit, Supply
+    from buildkit.kit import Kit
     from buildkit.patches.load import Patch
-    from buildkit.sources.pypi import IndexFile
-    from buildkit.values import IndexSettings
 
 __all__ = ["Cell", "State", "judge", "matrix"]
 
@@ -71,8 +62,8 @@ def matrix(package: str, folder: Path, versions: str, kit: Kit) -> tuple[Cell, .
         )
     names = tuple(sorted({name for patch in patches for name in files_of(patch)}))
     settings = read_index_settings(kit.environment)
-    releases = _releases(package, versions, settings)
-    shelf = _Shelf(kit.supply(settings, is_offline=False), names)
+    releases = find_releases(package, versions, settings)
+    shelf = Shelf(kit.supply(settings, is_offline=False), names)
     cells: list[Cell] = []
     # Fetching waits for the network, so that a few at a time are enough.
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -110,67 +101,3 @@ def judge(patch: Patch, version: str, files: dict[str, str]) -> Cell:
     except PatchError as error:
         return cell("conflict", error.what)
     return cell("already upstream" if isinstance(outcome, AlreadyUpstream) else "applies")
-
-
-def _releases(package: str, versions: str, settings: IndexSettings) -> list[IndexFile]:
-    """Return the sdist of each release in the range, newest first."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        allowed = SpecifierSet(versions)
-    except InvalidSpecifier:
-        raise RequestError(
-            f"Found {versions!r}, allowed PEP 440 specifiers such as '>=0.14,<=0.33'.",
-            where=Location(file="command line", key="--versions"),
-            remedy="Correct it and try again.",
-        ) from None
-    found: dict[Version, IndexFile] = {}
-    for file in find_files(package, settings):
-        with suppress(InvalidVersion):
-            version = Version(file.version)
-            if file.filename.endswith(".tar.gz") and allowed.contains(version):
-                found.setdefault(version, file)
-    if not found:
-        raise SourceError(
-            f"The package index holds no sdist of {package} {versions}.",
-            remedy="Look at `pip config list` and at the range.",
-        )
-    return [found[version] for version in sorted(found, reverse=True)]
-
-
-class _Shelf:
-    """Keeps of each sdist the files that are looked at."""
-
-    def __init__(self, supply: Supply, names: tuple[str, ...]) -> None:
-        self._supply = supply
-        self._names = names
-        self._mark = digest_value(list(names))[:16]
-
-    def files(self, release: IndexFile) -> dict[str, str]:
-        """Return contents by name; from the shelf if the sdist is there and was read before."""
-        slip = self._supply.paths.downloads / "slices" / f"{release.filename}-{self._mark}.json"
-        with suppress(OSError, ValueError):
-            known: dict[str, str] = json.loads(slip.read_bytes())
-            return known
-        archive = self._fetch(release)
-        found = {}
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                name = member.name.partition("/")[2]
-                if name in self._names and (stream := tar.extractfile(member)) is not None:
-                    found[name] = stream.read().decode(ENCODING)
-        write_atomic(slip, json.dumps(found).encode())
-        return found
-
-    def _fetch(self, release: IndexFile) -> Path:
-        """Return the sdist, by the digest that it had when it was first fetched."""
-        note = self._supply.paths.downloads / "slices" / f"{release.filename}.sha256"
-        with suppress(OSError):
-            digest = Digest(note.read_text().strip())
-            known = cached_file(self._supply.paths, digest, release.filename)
-            if known is not None:
-                return known
-        archive, digest = download(release.url, release.filename, None, self._supply)
-        write_atomic(note, digest.encode())
-        return archive

@@ -216,6 +216,74 @@ def revert(package: str, python: str | None, as_json: bool) -> None:
         click.echo(f"{target.name} {target.version}: {told}.")
 
 
+@patch.command()
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option("--description", required=True, metavar="TEXT", help="One sentence.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+def new(old: Path, new: Path, description: str, out: Path | None) -> None:
+    """Make a patch that turns the tree OLD into the tree NEW.
+
+    Add a goal to its header before you use it.
+
+    Example: buildkit patch new vllm.orig vllm --description "Accept kimi_k2" --out accept.patch
+    """
+    from buildkit.fs import write_atomic
+    from buildkit.patches.parse import ENCODING
+    from buildkit.rebase import new_patch
+
+    text = new_patch(old, new, description)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomic(out, text.encode(ENCODING))
+        click.echo(str(out))
+
+
+@patch.command()
+@click.argument("package")
+@click.argument("name", metavar="PATCH")
+@click.option("--onto", required=True, metavar="VERSION", help="Release to make a diff for.")
+@click.option(
+    "--work", type=click.Path(path_type=Path), metavar="DIR", help="Where conflicts are left."
+)
+@patches_option
+def rebase(package: str, name: str, onto: str, work: Path | None, patches: Path | None) -> None:
+    """Make a diff of a PATCH for another release, by a three-way merge.
+
+    Exit status 1 tells that conflicts wait in the work directory.
+
+    Example: buildkit patch rebase vllm eagle3-targets --onto 0.17.1
+    """
+    from buildkit.rebase import rebase as story
+
+    place = work or Path(f"{name}-{onto}")
+    with kit_from((), as_json=False) as kit:
+        done = story(package, _folder(package, patches), name, onto, kit, work=place)
+    if done.is_upstream:
+        click.echo(f"{package} {onto} reaches the goals of {name} by itself.")
+    elif done.file is not None:
+        click.echo(f"{done.file} (merged with {done.base} as the base)")
+    elif done.conflicts:
+        click.echo(f"Conflicts in {', '.join(done.conflicts)}: mend them below {done.work}/b, then")
+        click.echo(f"run `buildkit patch refresh {done.work}`.")
+        raise click.exceptions.Exit(1)
+    else:
+        click.echo(f"{name} has a diff for {onto}, and it fits.")
+
+
+@patch.command()
+@click.argument("work", type=click.Path(path_type=Path))
+def refresh(work: Path) -> None:
+    """Record what was mended in the WORK directory of a rebase.
+
+    Example: buildkit patch refresh eagle3-targets-0.17.1
+    """
+    from buildkit.rebase import refresh as story
+
+    click.echo(str(story(work)))
+
+
 def _folder(package: str, patches: Path | None) -> Path:
     from buildkit.errors import Location, RequestError, nearest
     from buildkit.paths import data_root
