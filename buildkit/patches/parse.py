@@ -85,6 +85,11 @@ def _check_strays(text: str, file: str) -> None:
     old = new = 0
     has_begun = False
     for number, line in enumerate(text.split("\n"), start=1):
+        if has_begun and line[:1] == "\\":
+            # "\ No newline at end of file", in whatever language. Source: git, apply.c.
+            if not line.startswith("\\ ") or len(line) < 12:
+                raise _wrong(file, f"It is no unified diff: line {number} begins with a backslash.")
+            continue
         if old > 0 or new > 0:
             kind = line[:1]
             old -= kind in (" ", "-", "")
