@@ -17,9 +17,14 @@ import pytest
 
 from buildkit.arch import parse_arch
 from buildkit.errors import VerifyError
+from buildkit.kit import Supply
+from buildkit.paths import Paths
 from buildkit.plan import plan_make
 from buildkit.recipe.model import Verify
 from buildkit.run import ProcessRunner
+from buildkit.sources.settings import read_index_settings
+from buildkit.toolchain.cuobjdump import ensure_cuobjdump
+from buildkit.toolchain.python import probe_python
 from buildkit.values import AlreadyUpstream, Applied, GpuCode, ImportSkipped
 from buildkit.verify import check_code
 from buildkit.wheels import (
@@ -31,7 +36,7 @@ from buildkit.wheels import (
 )
 from buildkit.wheels.elf import has_gpu_code
 from tests.builders import a_patch, a_recipe, a_request, some_facts
-from tests.fakes import ScriptedRunner, says
+from tests.fakes import RecordingEvents, ScriptedRunner, says
 
 
 def a_wheel(folder: Path, *, name="toy_x-1.0-py3-none-any.whl", record=None, **files) -> Path:
@@ -219,8 +224,8 @@ def test_the_code_of_each_library_is_listed(tmp_path):
 
 
 @pytest.mark.cuda
+@pytest.mark.network
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
-@pytest.mark.skipif(shutil.which("cuobjdump") is None, reason="no cuobjdump on PATH")
 def test_a_real_library_is_read(tmp_path):
     source = tmp_path / "x.cu"
     source.write_text("__global__ void kernel() {}\n")
@@ -229,8 +234,19 @@ def test_a_real_library_is_read(tmp_path):
     subprocess.run(
         ["nvcc", *flags, "-shared", "-Xcompiler", "-fPIC", "-o", library, source], check=True
     )
+    supply = Supply(
+        paths=Paths(tmp_path / "cache"),
+        environment=os.environ,
+        runner=ProcessRunner(),
+        events=RecordingEvents(),
+        settings=read_index_settings(os.environ),
+        is_offline=False,
+    )
+    memo = supply.paths.memo
+    python = probe_python(None, runner=supply.runner, environment=os.environ, memo=memo)
+    cuobjdump = ensure_cuobjdump(python, supply)
     found = list_gpu_code(
-        library, cuobjdump=Path("cuobjdump"), runner=ProcessRunner(), environment=os.environ
+        library, cuobjdump=cuobjdump, runner=supply.runner, environment=os.environ
     )
     assert found == (GpuCode(library="x.so", sass=("sm_120a",), ptx=("compute_90",)),)
 
