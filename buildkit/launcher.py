@@ -85,8 +85,6 @@ def isolated(argv: Sequence[str], isolation: Isolation) -> list[str]:
         *(["--no-network"] if isolation.network else []),
         *(["--pid"] if isolation.pid else []),
     ]
-    if not flags:
-        return list(argv)
     return [str(binary("bk-isolate")), *flags, "--", *argv]
 
 

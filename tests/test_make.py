@@ -178,6 +178,7 @@ def test_a_kill_leaves_no_entry_and_the_next_make_goes_on(world):
     wait_for(lambda: is_waiting(world))
     make.kill()
     make.communicate()
+    wait_for(lambda: not processes_with(str(world.cache)), 20)
     assert not world.entries()
     assert not world.out.exists()
     (world.root / "gate").unlink()
@@ -329,3 +330,18 @@ def test_a_cache_that_cannot_be_written_is_told(world):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "foresee" not in done.stderr
+
+
+def test_a_profile_of_the_last_make_names_no_path_of_this_machine(world):
+    assert world.run("profile", "toy", "--arch", "sm120").returncode == 2
+    world.make()
+    done = world.run("profile", "toy", "--arch", "sm120")
+    assert done.returncode == 0, done.stderr
+    head, *units = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (head["recipe"], head["arch"]) == ("toy", "sm120")
+    assert [unit["source"] for unit in units] == ["src/one.c", "src/two.c"]
+    profile = world.root / "toy.jsonl"
+    profile.write_text(done.stdout)
+    simulated = world.run("simulate", str(profile), "--cores", "4", "--memory", "8GiB", "--json")
+    assert simulated.returncode == 0, simulated.stderr
+    assert json.loads(simulated.stdout)["rows"]

@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "shell": ("buildkit.cli.making", "shell"),
     "patch": ("buildkit.cli.patching", "patch"),
     "pin": ("buildkit.cli.pinning", "pin"),
+    "profile": ("buildkit.cli.governing", "profile"),
+    "simulate": ("buildkit.cli.governing", "simulate"),
     "verify": ("buildkit.cli.wheels", "verify"),
     "show-wheel": ("buildkit.cli.wheels", "show_wheel"),
 }

@@ -1,16 +1,36 @@
-"""``buildkit simulate``: parse, call one story, print."""
+"""``buildkit profile`` and ``simulate``: parse, call one story, print."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from buildkit.cli.making import request_options
+from buildkit.cli.options import kit_from
 from buildkit.errors import Location, RequestError
 from buildkit.sizes import parse_size
 
-__all__ = ["simulate"]
+if TYPE_CHECKING:
+    from buildkit.request import Request
+
+__all__ = ["profile", "simulate"]
+
+
+@click.command()
+@request_options
+def profile(request: Request, recipes: tuple[Path, ...], as_json: bool) -> None:
+    """Print what each compiler call of the last make of a recipe took, as a profile.
+
+    Example: buildkit profile flash-attn --arch sm120 > flash-attn.jsonl
+    """
+    from buildkit.profiling import profile_last
+
+    with kit_from(recipes, as_json=as_json) as kit:
+        text = profile_last(request, kit)
+    click.echo(text, nl=False)
 
 
 @click.command()
@@ -24,7 +44,10 @@ __all__ = ["simulate"]
 def simulate(
     profile: Path, cores: int | None, memory: str | None, seeds: int, as_json: bool
 ) -> None:
-    """Replay a recorded PROFILE under the governor and under fixed -j rules."""
+    """Replay a recorded PROFILE under the governor and under fixed -j rules.
+
+    Example: buildkit simulate flash-attn.jsonl --cores 64 --memory 128GiB
+    """
     from buildkit.governor.capacity import read_capacity, reserve_for
     from buildkit.governor.compare import compare, render_comparison
     from buildkit.governor.profile import read_profile

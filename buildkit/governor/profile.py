@@ -112,7 +112,7 @@ def parse_profile(text: str, *, file: str) -> Profile:
     """Return the profile that a text holds.
 
     :param file: Where the text comes from, for the message.
-    :raises RecipeError: if a line is no JSON object of the expected keys; all such lines at once.
+    :raises RecipeError: if a line is no JSON object of the expected keys; names the first five.
     """
     # Not splitlines(): it also splits at characters that JSON leaves alone in a name.
     lines = text.removesuffix("\n").split("\n")
@@ -122,8 +122,9 @@ def parse_profile(text: str, *, file: str) -> Profile:
         issues.append(f"line 1: found format {head['profile']}, allowed {FORMAT}")
     found = [_object(line, issues, number, _UNIT) for number, line in enumerate(lines[1:], 2)]
     if issues or head is None:
+        more = f"; and {len(issues) - 5} more" if len(issues) > 5 else ""
         raise RecipeError(
-            f"Profile: {'; '.join(issues)}.",
+            f"Profile: {'; '.join(issues[:5])}{more}.",
             where=Location(file=file),
             remedy="Record it again with `buildkit profile`.",
         )

@@ -1,4 +1,5 @@
-// What bk-launch has to do: a text file of one `key value` per line, written by buildkit/launcher.py.
+// What bk-launch has to do: a text file of one `key value` per line, written by
+// buildkit/launcher.py.
 #pragma once
 
 #include <optional>

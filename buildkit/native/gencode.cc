@@ -29,8 +29,8 @@ std::string Unquoted(std::string text) {
 }
 
 std::optional<Flag> FlagAt(const Args& args, size_t i) {
-  static const char* const kNames[] = {"-gencode", "--generate-code", "-arch", "--gpu-architecture",
-                                       "-code",    "--gpu-code"};
+  static const char* const kNames[] = {"-gencode",           "--generate-code", "-arch",
+                                       "--gpu-architecture", "-code",           "--gpu-code"};
   for (const char* name : kNames) {
     const std::string joined = std::string(name) + "=";
     if (StartsWith(args[i], joined)) return Flag{name, args[i].substr(joined.size()), i, 1};
@@ -43,9 +43,9 @@ Entry ParseGencode(const Flag& flag) {
   Entry entry;
   entry.first = flag.first;
   std::string value = flag.value;
-  value.erase(std::remove_if(value.begin(), value.end(),
-                             [](char c) { return c == '"' || c == '\''; }),
-              value.end());
+  value.erase(
+      std::remove_if(value.begin(), value.end(), [](char c) { return c == '"' || c == '\''; }),
+      value.end());
   for (const std::string& part : Split(value, ',')) {
     if (StartsWith(part, "arch=")) {
       entry.arch = part.substr(5);
@@ -184,7 +184,8 @@ Decision Pin(const Target& target, bool compiles_cuda, Args* args) {
       can_make = can_make || CanMake(target, code);
     }
     if (!rest.codes.empty()) {
-      if (rest.arch.empty()) rest.arch = "compute_" + rest.codes[0].substr(rest.codes[0].find('_') + 1);
+      if (rest.arch.empty())
+        rest.arch = "compute_" + rest.codes[0].substr(rest.codes[0].find('_') + 1);
       AddOnce(Render(rest), &gencodes);
     }
   }

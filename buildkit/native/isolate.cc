@@ -3,7 +3,8 @@
 // As root it makes the namespaces directly, else inside a user namespace of its own. The network
 // namespace has its loopback up; file-system sockets work across it. The process namespace has a
 // private /proc, and its first process reaps, forwards signals and passes the status on: when
-// bk-isolate dies, however it dies, the kernel ends everything in it.
+// bk-isolate dies, however it dies, the kernel ends everything in it. Without a process namespace
+// bk-isolate inherits orphans and ends them itself; only its own SIGKILL could leave some.
 // Source: namespaces(7), user_namespaces(7), pid_namespaces(7).
 #include <net/if.h>
 #include <netinet/in.h>
@@ -42,7 +43,7 @@ void Forward(int number) {
 }
 
 void ForwardSignals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = Forward;
   sigemptyset(&action.sa_mask);
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaction(number, &action, nullptr);
@@ -120,6 +121,53 @@ int Init(char** argv) {
   return WaitFor(command);
 }
 
+// Kills what has come to this process as its children, until nothing is left.
+void KillDescendants() {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/children", static_cast<int>(getpid()));
+  for (int round = 0; round < 500; ++round) {
+    FILE* file = std::fopen(path, "r");
+    if (file == nullptr) return;
+    int pid = 0, count = 0;
+    while (std::fscanf(file, "%d", &pid) == 1) {
+      kill(pid, SIGKILL);
+      ++count;
+    }
+    std::fclose(file);
+    if (count == 0) return;
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    usleep(2000);  // children of the dead become ours a moment later
+  }
+}
+
+// The poor man's process namespace: this process inherits every orphan below it, and ends them all
+// when the command ends or when its own parent dies. Source: prctl(2), PR_SET_CHILD_SUBREAPER.
+int Supervise(char** argv) {
+  const pid_t parent = getppid();
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ForwardSignals();
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const pid_t command = fork();
+  if (command < 0) return kUnable;
+  if (command == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    _exit(Exec(argv));
+  }
+  child_pid = command;
+  int status = 0, result = 128 + SIGKILL;
+  while (getppid() == parent) {
+    const pid_t ended = wait(&status);
+    if (ended == command) {
+      result = StatusOf(status);
+      break;
+    }
+    if (ended < 0 && errno != EINTR) break;
+  }
+  KillDescendants();
+  return result;
+}
+
 int RunIn(const Wish& wish, char** argv) {
   if (const char* failed = Enter(wish)) {
     if (argv != nullptr) {
@@ -127,7 +175,7 @@ int RunIn(const Wish& wish, char** argv) {
     }
     return kUnable;
   }
-  if (!wish.pid) return argv == nullptr ? 0 : Exec(argv);
+  if (!wish.pid) return argv == nullptr ? 0 : Supervise(argv);
   const pid_t init = fork();
   if (init < 0) return kUnable;
   if (init == 0) _exit(Init(argv));

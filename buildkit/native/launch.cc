@@ -75,9 +75,8 @@ int Launch(const bk::Config& config, const std::string& compiler, const bk::Args
   argv.insert(argv.end(), rewritten.args.begin(), rewritten.args.end());
   const bk::Outcome outcome = bk::Run(argv);
   if (!config.records.empty()) {
-    bk::AppendRecord(config.records,
-                     bk::RenderRecord(rewritten.call, bk::BaseName(compiler), rewritten.args,
-                                      rewritten.decision, outcome));
+    bk::AppendRecord(config.records, bk::RenderRecord(rewritten.call, bk::BaseName(compiler),
+                                                      rewritten.args, rewritten.decision, outcome));
   }
   return outcome.status;
 }

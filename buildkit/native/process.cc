@@ -84,7 +84,7 @@ bool Drain(int pipe, std::string* tail) {
 }
 
 void ForwardSignals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = Forward;
   sigemptyset(&action.sa_mask);
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaction(number, &action, nullptr);

@@ -8,7 +8,7 @@
 namespace bk {
 
 struct Outcome {
-  int status = 0;  // as a shell counts: 128 + signal for signals
+  int status = 0;            // as a shell counts: 128 + signal for signals
   double start_seconds = 0;  // since the epoch
   double wall_seconds = 0;
   double cpu_seconds = 0;

@@ -14,9 +14,8 @@ Named Parse(std::string_view flag) {
   size_t start = 0;
   while (start < flag.size() && start < 2 && flag[start] == '-') ++start;
   const size_t equals = flag.find('=');
-  named.name = std::string(flag.substr(start, equals == std::string_view::npos
-                                                  ? std::string_view::npos
-                                                  : equals - start));
+  named.name = std::string(flag.substr(
+      start, equals == std::string_view::npos ? std::string_view::npos : equals - start));
   if (equals != std::string_view::npos) {
     named.value = std::string(flag.substr(equals + 1));
     named.has_value = true;

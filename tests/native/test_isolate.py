@@ -99,6 +99,38 @@ def test_everything_ends_when_the_program_is_killed(tmp_path):
     assert processes_with(mark) == []
 
 
+@pytest.mark.parametrize("flags", [[], ["--no-network", "--best-effort"]])
+def test_without_a_process_namespace_nothing_outlives_the_parent(flags):
+    mark = f"{time.time_ns()}"
+    stubborn = (
+        "import os, signal, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "time.sleep(100)"
+    )
+    command = [str(binary("bk-isolate")), *flags, "--", sys.executable, "-c", stubborn, mark]
+    starter = f"import subprocess; subprocess.run({command!r})"
+    parent = subprocess.Popen([sys.executable, "-c", starter], env=ENV)
+    deadline = time.monotonic() + 20
+    while len(processes_with(mark)) < 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(processes_with(mark)) >= 4
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while processes_with(mark) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_with(mark) == []
+
+
+def test_what_a_command_leaves_behind_ends_with_it():
+    mark = f"{time.time_ns()}"
+    code = "import os, time\nif os.fork() == 0: os.setsid(); time.sleep(100)"
+    assert run("--", sys.executable, "-c", code, mark).returncode == 0
+    assert processes_with(mark) == []
+
+
 def test_wrong_use_is_told():
     assert run().returncode == 2
     assert run("--nonsense", "--", "true").returncode == 2
@@ -106,6 +138,7 @@ def test_wrong_use_is_told():
 
 
 def test_the_command_line_follows_what_is_possible():
-    assert isolated(["a"], Isolation(network=False, pid=False)) == ["a"]
+    line = isolated(["a"], Isolation(network=False, pid=False))
+    assert line == [str(binary("bk-isolate")), "--", "a"]
     line = isolated(["a"], Isolation(network=True, pid=False))
     assert line == [str(binary("bk-isolate")), "--no-network", "--", "a"]
