@@ -324,7 +324,17 @@ def _table(cells: Sequence[Cell], *, is_markdown: bool) -> str:
             "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
             for line in (head, *body)
         ]
-    details = dict.fromkeys(
-        f"{cell.version} {cell.patch}: {cell.detail}" for cell in cells if cell.detail
-    )
-    return "\n".join([*lines, *details])
+    return "\n".join([*lines, *_details(cells)])
+
+
+def _details(cells: Sequence[Cell]) -> list[str]:
+    """Return one line per patch and reason, with the releases that it is about."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        if cell.detail:
+            found.setdefault((cell.patch, cell.state, cell.detail), []).append(cell.version)
+    lines = []
+    for (name, state, detail), versions in found.items():
+        told = versions[0] if len(versions) == 1 else f"{versions[-1]} to {versions[0]}"
+        lines.append(f"{name}, {told}: {state}: {detail}")
+    return lines
