@@ -352,3 +352,16 @@ def test_a_real_nvcc_compiles_the_target_alone(config, tmp_path):
     assert "sm_120" in next(tmp_path.glob("*.ptx")).read_text()
     (record,) = read_records(tmp_path / "records.jsonl")
     assert record.decision == "pinned"
+
+
+@pytest.mark.skipif(
+    not Path("/usr/include/gtest/gtest.h").exists() or shutil.which("cmake") is None,
+    reason="no GoogleTest and CMake on this machine",
+)
+def test_the_unit_tests_of_the_native_parts(tmp_path):
+    root = Path(__file__).parents[2]
+    subprocess.run(["cmake", "-S", root, "-B", tmp_path], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", tmp_path, "-j2"], check=True, capture_output=True)
+    done = subprocess.run([tmp_path / "native_test"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "[  PASSED  ]" in done.stdout
