@@ -16,7 +16,7 @@ from buildkit.cache import look_up, require_cache, store_wheel
 from buildkit.digest import digest_file
 from buildkit.environ import strays
 from buildkit.errors import JobError, SourceError
-from buildkit.fs import clone_file, locked, remove_tree
+from buildkit.fs import clone_file, locked, remove_tree, write_atomic
 from buildkit.governor.capacity import read_capacity, render_capacity
 from buildkit.plan import plan_make
 from buildkit.recipe import find_recipe, read_recipe, version_of
@@ -163,18 +163,22 @@ def _run(
 ) -> CacheEntry:
     """Prepare, build, verify, store."""
     from buildkit.build import build_wheel, built_before
-    from buildkit.prepare import prepare
+    from buildkit.prepare import prepare, read_key
     from buildkit.verify import verify_build
 
     plan = drafted.plan
     ready = prepare(drafted.recipe, plan, slot, request, kit, keeps_source=from_step != "fetch")
+    is_edited = ready.is_edited
     if from_step == "verify":
         built = built_before(slot)
+        is_edited = is_edited or read_key(slot.wheel_key) != plan.key
     else:
+        slot.wheel_key.unlink(missing_ok=True)
         isolation = ready.workshop.isolation.description
         kit.events.step("build", f"{plan.jobs} at a time, {isolation}; log {slot.log}")
         built = build_wheel(plan, ready.tree, ready.workshop, runner=kit.runner, events=kit.events)
-    if ready.is_edited:
+        write_atomic(slot.wheel_key, b"" if is_edited else plan.key.encode())
+    if is_edited:
         plan = replace(plan, local_version=_edited(plan.local_version))
     verified = verify_build(
         plan,
@@ -185,8 +189,11 @@ def _run(
         kit,
         is_offline=request.is_offline,
     )
-    if ready.is_edited:
-        kit.events.warning("The source was edited by hand: the wheel does not enter the cache.")
+    if is_edited:
+        kit.events.warning(
+            "The source was edited, or prepared for another plan: the wheel does not enter the"
+            " cache."
+        )
         return _unstored(plan, verified)
     kit.events.step("store")
     return store_wheel(kit.paths, plan, verified)

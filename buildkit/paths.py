@@ -105,6 +105,16 @@ class Slot:
         return self.root / "source"
 
     @property
+    def source_key(self) -> Path:
+        """Key of the plan that the source was prepared for."""
+        return self.root / "source.key"
+
+    @property
+    def wheel_key(self) -> Path:
+        """Key of the plan whose wheel lies in ``dist``; empty when its source was edited."""
+        return self.root / "dist.key"
+
+    @property
     def sources(self) -> Path:
         """Further sources that are handed to the build, one directory each."""
         return self.root / "sources"

@@ -13,6 +13,7 @@ from buildkit.build import Workshop, prepare_slot
 from buildkit.digest import digest_value
 from buildkit.environ import base_environment
 from buildkit.errors import Location, RequestError
+from buildkit.fs import write_atomic
 from buildkit.launcher import probe_isolation
 from buildkit.paths import Slot
 from buildkit.sources.fetch import unpack_source
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from buildkit.request import Request
     from buildkit.values import Plan, ToolIdentity
 
-__all__ = ["Prepared", "prepare", "slot_of"]
+__all__ = ["Prepared", "prepare", "read_key", "slot_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,15 @@ class Prepared:
     tree: PatchedTree
     workshop: Workshop
     is_edited: bool
-    """Whether someone changed the source by hand."""
+    """Whether the source is another than the plan's: changed by hand, or of an earlier plan."""
+
+
+def read_key(file: Path) -> str:
+    """Return the key that a file of a slot names, or an empty text."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def slot_of(paths: Paths, plan: Plan) -> Slot:
@@ -84,7 +93,7 @@ def prepare(
         sources=_extra_sources(plan, slot, supply),
         isolation=probe_isolation(kit.runner, kit.environment),
     )
-    is_edited = keeps_source and not is_as_placed(slot.source)
+    is_edited = not is_as_placed(slot.source) or read_key(slot.source_key) != plan.key
     return Prepared(tree=tree, workshop=workshop, is_edited=is_edited)
 
 
@@ -142,7 +151,9 @@ def _source(plan: Plan, slot: Slot, supply: Supply) -> PatchedTree:
 
     tree = unpack_source(plan.source, slot.unpacked, supply)
     patched = apply_patches(tree, plan.patches, version=plan.version, events=supply.events)
+    slot.source_key.unlink(missing_ok=True)
     place_tree(slot.unpacked, slot.source)
+    write_atomic(slot.source_key, plan.key.encode())
     inner = slot.source / tree.path.relative_to(slot.unpacked)
     return PatchedTree(path=inner, stamp=patched.stamp, outcomes=patched.outcomes)
 

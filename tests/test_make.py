@@ -251,6 +251,27 @@ def test_a_source_edited_by_hand_is_built_but_not_kept(world):
     assert world.make().stdout == plain.stdout
 
 
+@pytest.mark.parametrize("step", ["build", "verify"])
+def test_what_was_prepared_for_another_plan_does_not_enter_the_cache_under_this_one(world, step):
+    plain = world.make()
+    recipe = world.recipes / "toy.toml"
+    folder = world.recipes / "patches" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "ten.patch").write_text(PATCH)
+    versions = 'version = "1.0"\npatches = ["ten"]\nsource'
+    recipe.write_text(recipe.read_text().replace('version = "1.0"\nsource', versions))
+    stale = world.make("--from-step", step)
+    assert stale.returncode == 0, stale.stderr
+    assert ".edited" in stale.stdout
+    assert len(world.entries()) == 1
+    patched = world.make("--json")
+    assert json.loads(patched.stdout)["cached"] is False
+    assert patched.stdout != plain.stdout
+    again = world.make("--from-step", "verify")
+    assert again.returncode == 0, again.stderr
+    assert ".edited" not in again.stdout
+
+
 def test_going_on_from_a_step_that_never_was_is_refused(world):
     for step in ("build", "verify"):
         done = world.make("--from-step", step)
