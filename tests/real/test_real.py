@@ -1,4 +1,4 @@
-"""Real packages, built whole or in part. Hours on two cores: `python -m pytest -m real`.
+"""Real packages, built whole or in part. Some twenty minutes: `python -m pytest -m real`.
 
 The user's own cache is used, so that torch is fetched once; each build starts without objects.
 """
