@@ -45,7 +45,6 @@ class Load:
     paused: int
     waiting: int
     held_bytes: int
-    """By the jobs of all builds."""
     cap_bytes: int
     seconds_left: float
     """The least that its jobs which have arrived will still take."""
@@ -117,14 +116,33 @@ class Ledger:
         """What all running jobs hold, as last measured."""
         return sum(entry.rss_bytes for entry in self._running.values())
 
-    @property
-    def cap_bytes(self) -> int:
-        """What all jobs together may hold."""
-        return self._cap_bytes
+    def revise(self, job: int, *, peak_bytes: int, seconds: float) -> None:
+        """Expect something else of a job that waits; its raised peak after a failure stays."""
+        wish = self._waiting.get(job)
+        if wish is not None and job not in self._attempts:
+            self._waiting[job] = replace(wish, peak_bytes=peak_bytes, seconds=seconds)
+
+    def is_running(self, job: int) -> bool:
+        """Tell whether a job was started and has not ended or been put back."""
+        return job in self._running
 
     def limit(self, build: str, limit: Limit) -> None:
-        """Keep the jobs of one build within less than all may use."""
+        """Say what the jobs of one build may use.
+
+        All together they may use what is shared, or what the build of the largest limit may if
+        that is less. CPUs are only shared out: a build may ask for more jobs than there are.
+        """
         self._limits[build] = limit
+        self._cpus = max(self._cpus, limit.cpus)
+
+    def _cap(self) -> int:
+        builds = {wish.build for wish in self._waiting.values()}
+        builds |= {entry.wish.build for entry in self._running.values()}
+        limits = [self._limits.get(build) for build in builds]
+        if not limits or None in limits:
+            return self._cap_bytes
+        largest = max(limit.memory_bytes for limit in limits if limit is not None)
+        return min(self._cap_bytes, largest)
 
     def load(self, build: str) -> Load:
         """Return what the jobs of one build do at this moment."""
@@ -135,15 +153,17 @@ class Ledger:
             seconds * entry.wish.peak_bytes for seconds, entry in zip(left, running, strict=True)
         ) + sum(wish.seconds * wish.peak_bytes for wish in waiting)
         work = sum(left) + sum(wish.seconds for wish in waiting)
+        limit = self._limits.get(build, Limit(memory_bytes=self._cap_bytes, cpus=self._cpus))
+        cap_bytes = min(self._cap_bytes, limit.memory_bytes)
         return Load(
             running=sum(not entry.is_paused for entry in running),
             paused=sum(entry.is_paused for entry in running),
             waiting=len(waiting),
-            held_bytes=self.held_bytes,
-            cap_bytes=self._cap_bytes,
+            held_bytes=sum(entry.rss_bytes for entry in running),
+            cap_bytes=cap_bytes,
             seconds_left=max(
-                work / self._cpus,
-                area / self._cap_bytes,
+                work / limit.cpus,
+                area / cap_bytes,
                 max((wish.seconds for wish in waiting), default=0.0),
                 max(left, default=0.0),
             ),
@@ -213,7 +233,7 @@ class Ledger:
                 now_seconds=now,
                 waiting=tuple(self._waiting.values()),
                 running=tuple(entry.seen(now) for entry in self._running.values()),
-                cap_bytes=self._cap_bytes,
+                cap_bytes=self._cap(),
                 headroom_bytes=headroom_bytes,
                 cpus=self._cpus,
                 limits=self._limits,

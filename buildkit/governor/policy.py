@@ -277,41 +277,59 @@ class _Room:
 
 
 def _admit(state: State) -> tuple[Decision, ...]:
-    room = _Room(
-        min(
-            state.cap_bytes - sum(job.claim_bytes for job in state.running),
-            state.headroom_bytes - sum(job.owed_bytes for job in state.running),
-        ),
-        state.cpus - sum(job.cpus for job in state.running),
-    )
-    allowances = {build: _allowance(build, state) for build in state.limits}
-    running = list(state.running)
+    offer = _Offer(state)
     started: list[Decision] = []
-    at_reservation: tuple[float, _Room] | None = None
     for wish in _in_order(state):
-        if room.cpus <= 0 and running:
+        if offer.is_full:
             break
-        job = _within_reach(wish, state)
-        allowance = allowances.get(job.build)
-        if running and allowance is not None and not allowance.holds(job):
-            if any(other.build == job.build for other in running):
-                continue  # its own build is in its way, which holds up nobody else
-        if running and not room.holds(job):
-            if at_reservation is None:
-                at_reservation = _reservation(job, running, room)
-            continue
-        if at_reservation is not None:
-            moment, spare = at_reservation
-            if job.seconds > moment:
-                if not spare.holds(job):
-                    continue
-                at_reservation = (moment, spare.less(job))
-        started.append(Start(job.job))
-        room = room.less(job)
-        if allowance is not None:
-            allowances[job.build] = allowance.less(job)
-        running.append(_just_started(job))
+        if offer.takes(_within_reach(wish, state)):
+            started.append(Start(wish.job))
     return tuple(started)
+
+
+class _Offer:
+    """What can be given to waiting jobs, asked one by one in their order."""
+
+    def __init__(self, state: State) -> None:
+        self._room = _Room(
+            min(
+                state.cap_bytes - sum(job.claim_bytes for job in state.running),
+                state.headroom_bytes - sum(job.owed_bytes for job in state.running),
+            ),
+            state.cpus - sum(job.cpus for job in state.running),
+        )
+        self._allowances = {build: _allowance(build, state) for build in state.limits}
+        self._running = list(state.running)
+        self._at_reservation: tuple[float, _Room] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._room.cpus <= 0 and bool(self._running)
+
+    def takes(self, job: Waiting) -> bool:
+        """Take a job if there is room; the first that finds none gets the reservation."""
+        if self._is_beyond_allowance(job):
+            return False  # its own build is in its way, which holds up nobody else
+        if self._running and not self._room.holds(job):
+            if self._at_reservation is None:
+                self._at_reservation = _reservation(job, self._running, self._room)
+            return False
+        if self._at_reservation is not None and job.seconds > self._at_reservation[0]:
+            moment, spare = self._at_reservation
+            if not spare.holds(job):
+                return False
+            self._at_reservation = (moment, spare.less(job))
+        self._room = self._room.less(job)
+        if job.build in self._allowances:
+            self._allowances[job.build] = self._allowances[job.build].less(job)
+        self._running.append(_just_started(job))
+        return True
+
+    def _is_beyond_allowance(self, job: Waiting) -> bool:
+        allowance = self._allowances.get(job.build)
+        if allowance is None or allowance.holds(job):
+            return False
+        return any(other.build == job.build for other in self._running)
 
 
 def _allowance(build: str, state: State) -> _Room:
