@@ -66,10 +66,17 @@ def prepare_slot(slot: Slot, plan: Plan) -> bool:
 
 
 def build_wheel(
-    plan: Plan, tree: PatchedTree, workshop: Workshop, *, runner: Runner, events: Events
+    plan: Plan,
+    tree: PatchedTree,
+    workshop: Workshop,
+    *,
+    runner: Runner,
+    events: Events,
+    entrance: Path | None = None,
 ) -> BuiltWheel:
     """Build the wheel of a plan.
 
+    :param entrance: The ``cgroup.procs`` file of a control group to build in.
     :raises CompileError: if the build failed; with the failing unit's own messages if there is one.
     :raises RecipeError: if the project needs a build requirement that the recipe does not lock.
     """
@@ -89,7 +96,7 @@ def build_wheel(
                 settings=backend_settings(plan, workshop, backend),
                 wheel_directory=slot.dist,
                 run=lambda command, cwd, extra: runner.stream(
-                    launcher.isolated(command, workshop.isolation),
+                    launcher.isolated(command, workshop.isolation, entrance=entrance),
                     env={**variables, **extra},
                     log=log,
                     cwd=cwd,

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from buildkit.events import Progress
 from buildkit.fs import write_atomic
-from buildkit.governor.capacity import jobs_for, read_capacity
+from buildkit.governor.capacity import jobs_for, read_capacity, read_headroom
 from buildkit.governor.estimate import Measured, Prior
 from buildkit.governor.govern import governed, machine_name, offered_jobs, read_load
 from buildkit.governor.governed import Governed, render_governed
+from buildkit.governor.hardcap import hard_cap
 from buildkit.governor.history import History
 from buildkit.governor.knowledge import Knowledge, unit_of
 from buildkit.governor.policy import Limit
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from buildkit.events import Events
     from buildkit.governor.capacity import Capacity
     from buildkit.governor.estimate import Language
+    from buildkit.governor.hardcap import HardCap, HardCapWish
     from buildkit.governor.ledger import Load
     from buildkit.governor.profile import Unit
     from buildkit.kit import Kit
@@ -56,6 +58,16 @@ LOOK_SECONDS = 1.0
 def profile_file(recipe_file: Path, arch: str) -> Path:
     """Return where the profile lies that ships with a recipe for a target."""
     return recipe_file.with_name(f"{recipe_file.stem}.{arch}.profile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What a governed build needs to know."""
+
+    events: Events
+    """They also tell how the build is doing."""
+    entrance: Path | None
+    """The ``cgroup.procs`` file of its control group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +100,20 @@ class Governing:
         return f"on {cpus} CPU{'s' * (cpus != 1)} within {memory}"
 
     @contextmanager
-    def block(self) -> Iterator[Events]:
+    def block(self, wish: HardCapWish) -> Iterator[Block]:
         """Govern the compiler calls of the block; learn from them, also when it fails.
 
-        :returns: Events that also tell how the build is doing.
+        :param wish: Whether the kernel shall keep the build to its cap, too.
+        :raises RequestError: if it shall and cannot.
         """
+        with hard_cap(self.capacity.cap_bytes, wish) as cap:
+            with self._governed(cap) as events:
+                yield Block(events=events, entrance=cap.entrance)
+            if cap.kills():
+                self.kit.events.fact("kernel kills", str(cap.kills()))
+
+    @contextmanager
+    def _governed(self, cap: HardCap) -> Iterator[Events]:
         slot = self.slot
         write_atomic(slot.knowledge, self._knowledge().render().encode())
         first_record = len(slot.records.read_bytes().splitlines()) if slot.records.exists() else 0
@@ -102,15 +123,20 @@ class Governing:
             cpus=self.capacity.cpus,
             cpu_source=self.capacity.cpu_source,
             offered_jobs=self.admission.jobs,
-            hard_cap="",
+            hard_cap=cap.description,
             started=time.time(),
             first_record=first_record,
         )
         write_atomic(slot.governed, render_governed(told).encode())
         folder = self.admission.folder
+
+        def headroom() -> int:
+            own = cap.headroom()
+            return read_headroom() if own is None else min(own, read_headroom())
+
         try:
             with (
-                governed(folder, read_capacity(), events=self.kit.events),
+                governed(folder, read_capacity(), events=self.kit.events, headroom=headroom),
                 _watched(self.kit.events, folder, str(slot.knowledge)) as events,
             ):
                 yield events

@@ -96,9 +96,15 @@ def probe_isolation(runner: Runner, environment: Mapping[str, str]) -> Isolation
     return Isolation(network="network" in words, pid="pid" in words)
 
 
-def isolated(argv: Sequence[str], isolation: Isolation) -> list[str]:
-    """Return the command line that runs a command as isolated as the system allows."""
+def isolated(
+    argv: Sequence[str], isolation: Isolation, *, entrance: Path | None = None
+) -> list[str]:
+    """Return the command line that runs a command as isolated as the system allows.
+
+    :param entrance: The ``cgroup.procs`` file of a control group to run it in.
+    """
     flags = [
+        *(["--cgroup", str(entrance)] if entrance is not None else []),
         *(["--no-network"] if isolation.network else []),
         *(["--pid"] if isolation.pid else []),
     ]

@@ -187,8 +187,15 @@ def _run(
         slot.wheel_key.unlink(missing_ok=True)
         isolation = ready.workshop.isolation.description
         kit.events.step("build", f"{governing.description}, {isolation}; log {slot.log}")
-        with governing.block() as events:
-            built = build_wheel(plan, ready.tree, ready.workshop, runner=kit.runner, events=events)
+        with governing.block(request.hard_cap) as block:
+            built = build_wheel(
+                plan,
+                ready.tree,
+                ready.workshop,
+                runner=kit.runner,
+                events=block.events,
+                entrance=block.entrance,
+            )
         write_atomic(slot.wheel_key, b"" if is_edited else plan.key.encode())
     if is_edited:
         plan = replace(plan, local_version=_edited(plan.local_version))

@@ -24,6 +24,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "offline": {"is_flag": True},
     "memory": {"metavar": "SIZE"},
     "jobs": {"metavar": "N"},
+    "hard_cap": {"metavar": "auto|on|off"},
 }
 
 
