@@ -116,20 +116,26 @@ def render_config(
     return "\n".join([*lines, ""])
 
 
-def read_records(path: Path) -> tuple[UnitRecord, ...]:
-    """Return the records of a build, oldest first; lines that a kill tore are left out."""
+def read_records(path: Path, *, first_line: int = 0) -> tuple[UnitRecord, ...]:
+    """Return the records of a slot, oldest first; lines that a kill tore are left out.
+
+    :param first_line: Lines before it, counted from 0, are left out too.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return ()
-    return tuple(_records(lines))
+    return tuple(_records(lines[first_line:]))
 
 
 def _records(lines: Sequence[bytes]) -> Iterator[UnitRecord]:
     for line in lines:
         try:
-            yield UnitRecord(**json.loads(line))
-        except (ValueError, TypeError):
+            fields = json.loads(line)
+            if "memory" in fields:
+                fields["memory"] = tuple((float(when), int(mib)) for when, mib in fields["memory"])
+            yield UnitRecord(**fields)
+        except (ValueError, TypeError, OverflowError):
             continue
 
 

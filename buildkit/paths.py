@@ -164,6 +164,11 @@ class Slot:
         """What ``bk-launch`` measured, one line per call."""
         return self.root / "records.jsonl"
 
+    @property
+    def governed(self) -> Path:
+        """Under which limits the last build ran, and how it ended."""
+        return self.root / "governed.json"
+
 
 def paths_from(environment: Mapping[str, str]) -> Paths:
     """Return the layout that the environment asks for."""
