@@ -135,11 +135,13 @@ def _serve_or_wait(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            waited = False
             while not over.is_set():
                 with suppress(BlockingIOError):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _serve(folder, capacity, headroom, over)
+                    _serve(folder, capacity, headroom, over, waited=waited)
                     return
+                waited = True
                 over.wait(TAKEOVER_SECONDS)
         finally:
             os.close(lock)
@@ -148,18 +150,29 @@ def _serve_or_wait(
 
 
 def _serve(
-    folder: Path, capacity: Capacity, headroom: Callable[[], int], over: threading.Event
+    folder: Path,
+    capacity: Capacity,
+    headroom: Callable[[], int],
+    over: threading.Event,
+    *,
+    waited: bool,
 ) -> None:
+    """Serve; the caller holds the lock.
+
+    :param waited: Another governor has served until now. One that was killed leaves its socket.
+    """
     _descriptors(raises=True)
     with closing(socket.socket(socket.AF_UNIX)) as listener:
         with _address(folder) as address:
+            succeeds = (folder / "socket").exists() or waited
             (folder / "socket").unlink(missing_ok=True)
             listener.bind(address)
         (folder / "socket").chmod(0o600)
         listener.listen(BACKLOG)
         ledger = Ledger(cap_bytes=capacity.cap_bytes, cpus=capacity.cpus)
         try:
-            Server(listener, ledger, headroom=headroom).serve(over.is_set)
+            server = Server(listener, ledger, headroom=headroom, succeeds=succeeds)
+            server.serve(over.is_set)
         finally:
             (folder / "socket").unlink(missing_ok=True)
 

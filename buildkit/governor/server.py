@@ -51,6 +51,9 @@ TICK_SECONDS = 0.1
 #: The same while calls wait and none runs: the policy collects them for a moment.
 COLLECTING_SECONDS = 0.01
 
+#: Seconds that running calls get to find the next governor; they look every half second.
+SUCCESSION_SECONDS = 0.8
+
 #: Connections that may wait to be accepted.
 BACKLOG = 4096
 
@@ -81,6 +84,8 @@ class Server:
     :param listener: Bound and listening.
     :param ledger: Empty.
     :param headroom: Bytes that can be taken right now.
+    :param succeeds: Another governor was here before: calls that it had started make themselves
+        known first, then the others start.
     """
 
     def __init__(
@@ -90,7 +95,9 @@ class Server:
         *,
         headroom: Callable[[], int] = read_headroom,
         clock: Callable[[], float] = time.monotonic,
+        succeeds: bool = False,
     ) -> None:
+        self._opens_seconds = clock() + (SUCCESSION_SECONDS if succeeds else 0.0)
         self._listener = listener
         self._ledger = ledger
         self._headroom = headroom
@@ -267,7 +274,7 @@ class Server:
     # --- decisions --------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        if not self._jobs:
+        if not self._jobs or self._clock() < self._opens_seconds:
             return
         for decision in self._ledger.step(now=self._clock(), headroom_bytes=self._headroom()):
             peer = self._jobs.get(decision.job)
