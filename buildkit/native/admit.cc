@@ -16,7 +16,7 @@ namespace bk {
 namespace {
 
 // A governor that hands over to the next one is away for a moment: only then come the slots.
-constexpr double kGraceSeconds = 0.5;
+constexpr double kGraceSeconds = 2.0;
 constexpr double kRetrySeconds = 0.5;
 constexpr int kSlotPauseMs = 50;
 
