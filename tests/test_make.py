@@ -173,6 +173,36 @@ def test_a_unit_that_does_not_compile_shows_its_own_error(world):
     assert world.compiled().count("one.c") == 1, "the object of the first try is taken"
 
 
+def test_a_unit_that_needs_more_than_the_cap_is_named_with_its_peak_and_the_flag(world):
+    numbers = "1," * 3_000_000
+    (world.source / "src" / "two.c").write_text(
+        f"static const int big[] = {{{numbers}}};\nint two(void) {{ return big[1] + 1; }}\n"
+    )
+    done = world.make("--memory", "128MiB", "--hard-cap", "off")
+    assert done.returncode == 1
+    assert "src/two.c" in done.stderr
+    assert "the build may use 128.0 MiB; give --memory more than that" in done.stderr
+    assert "Traceback" not in done.stderr
+    mended = world.make("--memory", "2GiB")
+    assert mended.returncode == 0, mended.stderr
+    assert world.compiled().count("one.c") == 1, "the other object is taken"
+
+
+def test_what_a_make_took_is_known_to_the_next(world):
+    assert world.make().returncode == 0
+    knowledge = world.slot / "knowledge.json"
+    assert json.loads(knowledge.read_text())["history"] == []
+    assert world.make("--clean").returncode == 0
+    known = {unit[0]: unit[2] for unit in json.loads(knowledge.read_text())["history"]}
+    assert sorted(known) == ["libtoy.so", "src/one.c", "src/two.c"]
+    assert all(peak > 0 for peak in known.values())
+    governed = json.loads((world.slot / "governed.json").read_text())
+    assert (governed["status"], governed["first_record"]) == ("ok", 0)
+    report = world.run("report", "toy", "--arch", "sm120", "--json")
+    assert report.returncode == 0, report.stderr
+    assert json.loads(report.stdout)["recipe"] == "toy"
+
+
 def test_a_kill_leaves_no_entry_and_the_next_make_goes_on(world):
     slow(world)
     make = world.start()

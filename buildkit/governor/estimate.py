@@ -45,7 +45,7 @@ RAN_OUT_FACTOR = 1.5
 QUANTILE = 0.9
 
 #: How many shown units weigh as much as the prior: the first to end are the small ones.
-PRIOR_WEIGHT = 5
+PRIOR_WEIGHT = 2
 
 #: Arguments that name files. Everything else of a command line is a flag.
 _PATH = re.compile(r"/|\.(?:o|d|obj|a|so|cu|cc|cpp|cxx|c)$")

@@ -155,6 +155,33 @@ Decision WithoutAccepted(const Target& target, const Found& found, Args* args) {
   return Decision::kKept;
 }
 
+// The value of `--threads` at `args[i]`, and how many arguments it takes; nullopt if it is not
+// there.
+struct Threads {
+  int value;
+  size_t count;
+};
+
+std::optional<Threads> ThreadsAt(const Args& args, size_t i) {
+  const std::string& arg = args[i];
+  for (const std::string_view flag : {"--threads", "-t"}) {
+    if (arg == flag && i + 1 < args.size()) return Threads{std::atoi(args[i + 1].c_str()), 2};
+    if (StartsWith(arg, std::string(flag) + "=")) {
+      return Threads{std::atoi(arg.c_str() + flag.size() + 1), 1};
+    }
+  }
+  const bool is_joined = arg.size() > 2 && StartsWith(arg, "-t") &&
+                         arg.find_first_not_of("0123456789", 2) == std::string::npos;
+  if (is_joined) return Threads{std::atoi(arg.c_str() + 2), 1};
+  return std::nullopt;
+}
+
+int CountTargets(const Args& args) {
+  std::vector<std::string> targets;
+  for (const Entry& entry : Find(args).entries) AddOnce(entry.arch, &targets);
+  return static_cast<int>(targets.size());
+}
+
 }  // namespace
 
 const char* Name(Decision decision) {
@@ -197,18 +224,22 @@ Decision Pin(const Target& target, bool compiles_cuda, Args* args) {
 }
 
 int PassesAtOnce(const Args& args) {
-  std::vector<std::string> targets;
-  for (const Entry& entry : Find(args).entries) AddOnce(entry.arch, &targets);
+  const int targets = std::max(1, CountTargets(args));
   int threads = 1;
   for (size_t i = 0; i < args.size(); ++i) {
-    for (const std::string_view flag : {"--threads", "-t"}) {
-      if (args[i] == flag && i + 1 < args.size()) threads = std::atoi(args[i + 1].c_str());
-      const std::string joined = std::string(flag) + "=";
-      if (StartsWith(args[i], joined)) threads = std::atoi(args[i].c_str() + joined.size());
-    }
+    if (const std::optional<Threads> found = ThreadsAt(args, i)) threads = found->value;
   }
-  const int passes = std::max(1, static_cast<int>(targets.size()));
-  return threads <= 0 ? passes : std::min(threads, passes);
+  return threads <= 0 ? targets : std::min(threads, targets);
+}
+
+void LimitThreads(Args* args) {
+  if (CountTargets(*args) > 1) return;
+  for (size_t i = 0; i < args->size(); ++i) {
+    const std::optional<Threads> found = ThreadsAt(*args, i);
+    if (!found) continue;
+    if (found->count == 2) args->erase(args->begin() + i);
+    (*args)[i] = "--threads=1";
+  }
 }
 
 }  // namespace bk

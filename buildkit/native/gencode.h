@@ -37,4 +37,8 @@ Decision Pin(const Target& target, bool compiles_cuda, Args* args);
 // the call has targets. Source: nvcc manual, "--threads"; it is ignored for a single target.
 int PassesAtOnce(const Args& args);
 
+// Sets `--threads`, where it is given, to 1 in a call for a single target: nvcc ignores it there,
+// but compiler caches do not.
+void LimitThreads(Args* args);
+
 }  // namespace bk

@@ -61,6 +61,7 @@ Rewritten Rewrite(const bk::Config& config, const std::string& compiler, const b
     const bool compiles_cuda =
         !result.call.source.empty() && result.call.language == bk::Language::kCuda;
     result.decision = bk::Pin(config.target, compiles_cuda, &args);
+    if (result.decision == bk::Decision::kPinned) bk::LimitThreads(&args);
   } else if (!result.call.source.empty()) {
     result.decision = bk::Decision::kNone;
   }

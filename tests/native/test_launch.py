@@ -203,6 +203,15 @@ def test_narrowing_agrees_with_the_rule_of_the_kit(codes, target, joined, tmp_pa
         assert (decision, args) == ("kept", [*flags, "-c", "x.cu"])
 
 
+@pytest.mark.parametrize("threads", [["--threads", "4"], ["--threads=4"], ["-t", "4"], ["-t4"]])
+def test_one_target_needs_one_thread_and_several_keep_theirs(config, threads):
+    env = config(rules=())
+    call = [G120, "-c", "x.cu", *threads]
+    assert explain(env, "nvcc", *call)[1] == [G120, "-c", "x.cu", "--threads=1"]
+    kept = ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90", *threads]
+    assert explain(env, "nvcc", "-c", "x.cu", *kept) == ("kept", ["-c", "x.cu", *kept])
+
+
 # --- running --------------------------------------------------------------------------------------
 
 
