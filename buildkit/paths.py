@@ -64,6 +64,11 @@ class Paths:
         return self.root / "wheels"
 
     @property
+    def patched(self) -> Path:
+        """What each patched wheel is, by key; the wheel itself is made anew from its download."""
+        return self.root / "patched"
+
+    @property
     def history(self) -> Path:
         """What compiler calls took on this machine."""
         return self.root / "history-1.sqlite3"
