@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Digest",
-    "RunningDigest",
     "canonical",
     "digest_bytes",
     "digest_file",
@@ -27,21 +26,6 @@ __all__ = [
 
 Digest = NewType("Digest", str)
 """A SHA-256 in lower-case hexadecimal, 64 characters."""
-
-
-class RunningDigest:
-    """The digest of what is written block by block."""
-
-    def __init__(self) -> None:
-        self._state = hashlib.sha256()
-
-    def update(self, data: bytes) -> None:
-        """Take in the next block."""
-        self._state.update(data)
-
-    def finish(self) -> Digest:
-        """Return the digest of all blocks."""
-        return Digest(self._state.hexdigest())
 
 
 def digest_bytes(data: bytes) -> Digest:

@@ -76,8 +76,9 @@ def staged_file(destination: Path) -> Iterator[BinaryIO]:
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with Path(temporary).open("wb") as file:
             yield file
         Path(temporary).chmod(0o644)
         Path(temporary).replace(destination)

@@ -65,7 +65,7 @@ class Paths:
 
     @property
     def patched(self) -> Path:
-        """What each patched wheel is, by key; the wheel itself is made anew from its download."""
+        """Notes of patched wheels, by key; a wheel itself is made anew from its download."""
         return self.root / "patched"
 
     @property

@@ -194,6 +194,8 @@ def parse_wheel_request(
         for flag, value in (("--project", project), ("--machine", machine))
         if value is not None
     ]
+    if "python" in chosen and chosen["python"][1].file == "command line":
+        useless.append("--python")
     if wheel is not None and useless:
         raise RequestError(
             f"{' and '.join(useless)} and --wheel exclude each other.",

@@ -205,6 +205,7 @@ def test_all_patches_or_no_wheel(world, capsys, told):
         (["--wheel", "none.whl"], "There is no wheel none.whl"),
         (["--wheel", __file__], "Invalid wheel filename"),
         (["--wheel", "none.whl", "--machine", "aarch64"], "--machine and --wheel exclude"),
+        (["--wheel", "none.whl", "--python", "3.11"], "--python and --wheel exclude"),
         (["--version", "1.0", "--machine", "a-b"], "as `uname -m` names it"),
         (["--version", "1.0", "--project", "../x"], "allowed the name of a project"),
         (["--version", "1.0", "--patches", "nowhere"], "no patches for 'toy-x'"),
@@ -222,6 +223,11 @@ def test_the_options_of_one_kind_are_refused_for_the_other(world, capsys):
     (world.patches / "two.patch").unlink()
     assert world.make() == 2
     assert "There are no patches for toy-x" in capsys.readouterr().err
+
+
+def test_a_package_with_patches_and_no_recipe_gets_the_hint(capsys):
+    assert run(["make", "vllm", "--arch", "sm120"]) == 2
+    assert "`--from wheel` puts them into its published wheel" in capsys.readouterr().err
 
 
 def test_a_version_that_is_not_the_wheel_s_is_refused(world, capsys):

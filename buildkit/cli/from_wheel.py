@@ -121,10 +121,12 @@ def _listed(flags: Iterable[str]) -> str:
 
 
 def _document(made: PatchedWheel) -> dict[str, object]:
+    from buildkit.digest import digest_file
+
     return {
         "status": "ok",
         "wheel": str(made.path),
-        "sha256": made.sha256,
+        "sha256": digest_file(made.path),
         "key": made.key,
         "cached": made.is_cached,
         "source": {"file": made.source.filename, "sha256": made.source.sha256},

@@ -150,11 +150,11 @@ def make(origin: str, recipes: tuple[Path, ...], as_json: bool, **choices: Any) 
 
     Example: buildkit make demo-kernel --arch sm120
     """
-    from buildkit.make import make as story
-
     if origin == "wheel":
         make_from_wheel(choices, as_json=as_json)
         return
+    from buildkit.make import make as story
+
     drop_wheel_options(choices)
     request = take_request(choices)
     with kit_from(recipes, as_json=as_json, verbose=choices.pop("verbose")) as kit:

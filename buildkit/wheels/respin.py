@@ -29,8 +29,6 @@ from buildkit.wheels.splice import Splicer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from buildkit.digest import Digest
-
 __all__ = ["Change", "OpenWheel", "respin_wheel"]
 
 
@@ -133,8 +131,8 @@ def respin_wheel(
     *,
     label: str,
     provenance: bytes,
-) -> Digest:
-    """Write the wheel with changes into a file that is open for writing, and return its digest.
+) -> None:
+    """Write the wheel with changes into a file that is open for writing.
 
     :param label: Local version label; empty leaves the version as it is.
     :raises OSError: if the disk is full.
@@ -157,7 +155,7 @@ def respin_wheel(
         else:
             writer.put(name, changed[name])
     writer.put(f"{info}{PROVENANCE}", Change(data=provenance))
-    return writer.finish()
+    writer.finish()
 
 
 class _Writer:
@@ -190,11 +188,11 @@ class _Writer:
         self._splicer.add(target, change.data, like=like, is_program=is_program)
         self._rows.append(row_of(target, change.data))
 
-    def finish(self) -> Digest:
+    def finish(self) -> None:
         name = f"{self._folder}/RECORD"
         rows = [*self._rows, Row(name=name, digest="", size="")]
         self._splicer.add(name, render_record(rows), like=None, is_program=False)
-        return self._splicer.finish()
+        self._splicer.finish()
 
     def _renamed(self, name: str) -> str:
         for old, new in self._renames.items():

@@ -3,25 +3,25 @@
 Copied members keep their bytes as compressed; headers are written anew, without the data
 descriptors and extra fields of whoever wrote the first archive. New members are stored and not
 deflated, since zlib and its successors compress the same text to different bytes. So the result
-depends on nothing but what enters. Written in one go from front to back; its digest falls out.
+depends on nothing but what enters. Written in one go from front to back.
 Source: PKWARE APPNOTE 6.3.10, 4.3.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from buildkit.digest import RunningDigest
 from buildkit.wheels.members import STORED, Member
 
 if TYPE_CHECKING:
-    from buildkit.digest import Digest
+    from typing import BinaryIO
 
 __all__ = ["Splicer"]
 
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 18
 
 #: From where on a value stands in a zip64 record. Source: APPNOTE 4.4.1.4.
 LIMIT32, LIMIT16 = 0xFFFFFFFF, 0xFFFF
@@ -43,21 +43,42 @@ class Splicer:
     def __init__(self, source: BinaryIO, target: BinaryIO) -> None:
         self._source = source
         self._target = target
-        self._digest = RunningDigest()
         self._at = 0
         self._directory: list[bytes] = []
 
     def copy(self, member: Member, name: str) -> None:
         """Copy a member of the source, as it is compressed there, under a name."""
         self._begin(member, name)
-        self._source.seek(member.start)
-        left = member.compressed_bytes
-        while left:
-            block = self._source.read(min(left, _BLOCK_BYTES))
+        size = member.compressed_bytes
+        done = self._copy_in_kernel(member.start, size) if size > _BLOCK_BYTES else 0
+        self._source.seek(member.start + done)
+        while done < size:
+            block = self._source.read(min(size - done, _BLOCK_BYTES))
             if not block:
                 raise OSError(f"the source ends within {member.name}")
-            self._write(block)
-            left -= len(block)
+            self._target.write(block)
+            done += len(block)
+        self._at += size
+
+    def _copy_in_kernel(self, start: int, size: int) -> int:
+        """Copy a range without bringing it here; returns how much of it was copied.
+
+        Takes a third of the time of reading and writing. Source: benchmarks/patched_wheel.py.
+        """
+        done = 0
+        try:
+            source, target = self._source.fileno(), self._target.fileno()
+            self._target.flush()
+            while done < size:
+                count = os.copy_file_range(source, target, size - done, start + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError:
+            pass  # no real files, or a file system that cannot; a full disk shows itself again
+        if done:
+            self._target.seek(0, os.SEEK_END)
+        return done
 
     def add(self, name: str, data: bytes, *, like: Member | None, is_program: bool) -> None:
         """Store a new member.
@@ -78,8 +99,8 @@ class Splicer:
         self._begin(member, name)
         self._write(data)
 
-    def finish(self) -> Digest:
-        """Write the directory and return the digest of the whole."""
+    def finish(self) -> None:
+        """Write the directory."""
         start = self._at
         for row in self._directory:
             self._write(row)
@@ -92,7 +113,6 @@ class Splicer:
         shown = _ELSEWHERE16 if count >= LIMIT16 else count
         ends = (0, 0, shown, shown, _field32(size), _field32(start), 0)
         self._write(struct.pack("<4s4H2IH", b"PK\x05\x06", *ends))
-        return self._digest.finish()
 
     def _begin(self, member: Member, name: str) -> None:
         """Write a member's own header and note its row of the directory."""
@@ -131,7 +151,6 @@ class Splicer:
 
     def _write(self, data: bytes) -> None:
         self._target.write(data)
-        self._digest.update(data)
         self._at += len(data)
 
 
