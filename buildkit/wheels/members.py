@@ -83,8 +83,9 @@ def read_contents(file: BinaryIO, member: Member, archive: str) -> bytes:
 
     :raises VerifyError: if it differs, or is too large to be a text that anyone patches.
     """
-    if member.size_bytes > LARGEST_BYTES:
-        told = f"{member.name} has {member.size_bytes} bytes, allowed {LARGEST_BYTES} for a text"
+    size = max(member.size_bytes, member.compressed_bytes)
+    if size > LARGEST_BYTES:
+        told = f"{member.name} has {size} bytes, allowed {LARGEST_BYTES} for a text"
         raise broken(archive, [told])
     file.seek(member.start)
     data = file.read(member.compressed_bytes)
