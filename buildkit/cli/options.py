@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from buildkit.environ import process_environment
-from buildkit.errors import Location, RequestError
+from buildkit.errors import Location, RequestError, nearest
 from buildkit.kit import Kit
 from buildkit.paths import data_root, paths_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["json_option", "kit_from", "recipe_folders", "recipes_option"]
+__all__ = [
+    "json_option",
+    "kit_from",
+    "patch_folder",
+    "patches_option",
+    "recipe_folders",
+    "recipes_option",
+]
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,6 +42,35 @@ def recipes_option(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="DIR",
         help="A directory of recipes of your own; may be repeated.  [env: BUILDKIT_RECIPES]",
     )(command)
+
+
+def patches_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--patches``."""
+    return click.option(
+        "--patches",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Directory that holds PACKAGE/NAME.patch.  [default: the kit's own]",
+    )(command)
+
+
+def patch_folder(package: str, patches: Path | None) -> Path:
+    """Return the directory of a package's patches.
+
+    :param patches: Directory that was named for all packages; None for the kit's own.
+    :raises RequestError: if there is none.
+    """
+    root = data_root() / "patches" if patches is None else patches
+    folder = root / package
+    if not folder.is_dir():
+        known = sorted(path.name for path in root.glob("*/")) if root.is_dir() else []
+        raise RequestError(
+            f"There are no patches for {package!r} in {root}; there are some for"
+            f" {', '.join(known) or 'nothing'}.{nearest(package, known)}",
+            where=Location(file="command line"),
+            remedy="Name one of these, or give --patches DIR.",
+        )
+    return folder
 
 
 def recipe_folders(named: tuple[Path, ...]) -> tuple[Path, ...]:

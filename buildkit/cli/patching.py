@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from buildkit.cli.options import json_option, kit_from
+from buildkit.cli.options import json_option, kit_from, patch_folder, patches_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,16 +26,6 @@ def patch() -> None:
 
     Example: buildkit patch status vllm --python .venv
     """
-
-
-def patches_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--patches``."""
-    return click.option(
-        "--patches",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Directory that holds PACKAGE/NAME.patch.  [default: the kit's own]",
-    )(command)
 
 
 def python_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,7 +49,7 @@ def list_patches(package: str, patches: Path | None, as_json: bool) -> None:
     from buildkit.patches.load import load_patch, ranges_of
     from buildkit.patches.select import known_patches, select_patches
 
-    folder = _folder(package, patches)
+    folder = patch_folder(package, patches)
     found = [load_patch(selected) for selected in select_patches(known_patches(folder), folder)]
     if as_json:
         rows = [
@@ -98,7 +88,7 @@ def matrix(
     from buildkit.matrix import matrix as story
 
     with kit_from((), as_json=as_json) as kit:
-        cells = story(package, _folder(package, patches), versions, kit)
+        cells = story(package, patch_folder(package, patches), versions, kit)
     if as_json:
         rows = [
             {
@@ -141,7 +131,7 @@ def apply(
     del installed  # there is no other way yet
     with kit_from((), as_json=as_json) as kit:
         target = _installed(package, python, kit)
-        outcomes = apply_installed(target, _folder(package, patches), names, kit.events)
+        outcomes = apply_installed(target, patch_folder(package, patches), names, kit.events)
     if as_json:
         rows = {
             outcome.patch: "applied" if isinstance(outcome, Applied) else "already upstream"
@@ -170,7 +160,7 @@ def status(package: str, python: str | None, patches: Path | None, as_json: bool
     from buildkit.installed import status_of
     from buildkit.patches.select import known_patches, select_patches
 
-    folder = _folder(package, patches)
+    folder = patch_folder(package, patches)
     with kit_from((), as_json=as_json) as kit:
         target = _installed(package, python, kit)
     wanted = {
@@ -259,7 +249,7 @@ def rebase(package: str, name: str, onto: str, work: Path | None, patches: Path 
 
     place = work or Path(f"{name}-{onto}")
     with kit_from((), as_json=False) as kit:
-        done = story(package, _folder(package, patches), name, onto, kit, work=place)
+        done = story(package, patch_folder(package, patches), name, onto, kit, work=place)
     if done.is_upstream:
         click.echo(f"{package} {onto} reaches the goals of {name} by itself.")
     elif done.file is not None:
@@ -282,23 +272,6 @@ def refresh(work: Path) -> None:
     from buildkit.rebase import refresh as story
 
     click.echo(str(story(work)))
-
-
-def _folder(package: str, patches: Path | None) -> Path:
-    from buildkit.errors import Location, RequestError, nearest
-    from buildkit.paths import data_root
-
-    root = data_root() / "patches" if patches is None else patches
-    folder = root / package
-    if not folder.is_dir():
-        known = sorted(path.name for path in root.glob("*/")) if root.is_dir() else []
-        raise RequestError(
-            f"There are no patches for {package!r} in {root}; there are some for"
-            f" {', '.join(known) or 'nothing'}.{nearest(package, known)}",
-            where=Location(file="command line"),
-            remedy="Name one of these, or give --patches DIR.",
-        )
-    return folder
 
 
 def _installed(package: str, python: str | None, kit: Kit) -> Installed:

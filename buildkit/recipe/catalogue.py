@@ -39,8 +39,14 @@ def find_recipe(name: str, folders: Sequence[Path]) -> Path:
     raise RecipeError(
         f"There is no recipe {name!r}; known are {', '.join(known) or 'none'}."
         f"{nearest(name, known)}",
-        remedy="`buildkit list` shows them; --recipes DIR adds a directory of your own.",
+        remedy=_remedy(name),
     )
+
+
+def _remedy(name: str) -> str:
+    if name and (data_root() / "patches" / name).is_dir():
+        return "It has patches: `--from wheel` puts them into its published wheel."
+    return "`buildkit list` shows them; --recipes DIR adds a directory of your own."
 
 
 def list_recipes(folders: Sequence[Path]) -> tuple[Path, ...]:

@@ -9,7 +9,7 @@ from buildkit.digest import Digest, digest_value
 from buildkit.errors import Location, SourceError
 from buildkit.fs import remove_tree
 from buildkit.sources.archive import extract_archive
-from buildkit.sources.pypi import cached_file, download, find_files
+from buildkit.sources.pypi import cached_file, cached_place, download, find_files
 from buildkit.values import LocalTree, PinnedArchive, PinnedCommit, SourceTree, Unpinned
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from buildkit.kit import Supply
     from buildkit.values import ResolvedSource
 
-__all__ = ["fetch_archive", "unpack_source"]
+__all__ = ["fetch_archive", "find_archive", "unpack_source"]
 
 
 def unpack_source(source: ResolvedSource, destination: Path, supply: Supply) -> SourceTree:
@@ -71,6 +71,17 @@ def fetch_archive(source: PinnedArchive, supply: Supply) -> Path:
     url = source.url or _find(source, supply)
     file, _ = download(url, source.filename, source.sha256, supply)
     return file
+
+
+def find_archive(source: PinnedArchive, supply: Supply) -> Path:
+    """Do as :func:`fetch_archive`, for a caller who checks the digest while reading.
+
+    Only a file that is in the cache already is left unchecked.
+
+    :raises SourceError: if it cannot be had, or what is fetched differs from its pin.
+    """
+    place = cached_place(supply.paths, source.sha256, source.filename)
+    return place if place.is_file() else fetch_archive(source, supply)
 
 
 def _find(source: PinnedArchive, supply: Supply) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from buildkit.paths import Paths
     from buildkit.values import IndexSettings
 
-__all__ = ["IndexFile", "cached_file", "download", "find_files"]
+__all__ = ["IndexFile", "cached_file", "cached_place", "download", "find_files"]
 
 #: Seconds to wait before each further try of a download that broke off.
 PAUSES_SECONDS = (1.0, 3.0, 9.0)
@@ -42,6 +42,10 @@ class IndexFile:
     url: str
     """May hold credentials."""
     is_yanked: bool
+    sha256: Digest | None
+    """What the index says that it is; None where it says nothing."""
+    requires_python: str
+    """PEP 440 specifiers; empty for all."""
 
 
 def find_files(project: str, settings: IndexSettings) -> tuple[IndexFile, ...]:
@@ -73,14 +77,21 @@ def find_files(project: str, settings: IndexSettings) -> tuple[IndexFile, ...]:
             version=str(package.version or ""),
             url=package.link.normalized,
             is_yanked=package.link.yank_reason is not None,
+            sha256=_sha256(package.link),
+            requires_python=package.link.requires_python or "",
         )
         for package in packages
     )
 
 
+def _sha256(link: Any) -> Digest | None:
+    found = (link.hash_option or {}).get("sha256")
+    return Digest(found[0].lower()) if found else None
+
+
 def cached_file(paths: Paths, sha256: Digest, filename: str) -> Path | None:
     """Return a file of the download cache, or None; one that was damaged is removed."""
-    file = _place(paths, sha256, filename)
+    file = cached_place(paths, sha256, filename)
     if not file.is_file():
         return None
     if digest_file(file) != sha256:
@@ -117,7 +128,7 @@ def download(
                 remedy="If the publisher replaced it knowingly, write the new digest with"
                 " `buildkit pin`; if not, do not build it.",
             )
-        place = _place(supply.paths, digest, filename)
+        place = cached_place(supply.paths, digest, filename)
         place.parent.mkdir(parents=True, exist_ok=True)
         part.chmod(0o444)
         part.replace(place)
@@ -131,7 +142,8 @@ def download(
     return place, digest
 
 
-def _place(paths: Paths, sha256: Digest, filename: str) -> Path:
+def cached_place(paths: Paths, sha256: Digest, filename: str) -> Path:
+    """Return where a file lies in the download cache, if it does."""
     return paths.downloads / sha256[:2] / sha256 / filename
 
 

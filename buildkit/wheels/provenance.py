@@ -14,6 +14,7 @@ from buildkit import __version__
 from buildkit.errors import Location, VerifyError
 from buildkit.values import (
     AlreadyUpstream,
+    Applied,
     ImportPassed,
     LocalTree,
     PinnedArchive,
@@ -27,14 +28,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.values import (
-        Applied,
         GpuCode,
         ImportSkipped,
         Plan,
         ResolvedSource,
+        SelectedPatch,
     )
 
-__all__ = ["read_provenance", "render_provenance"]
+__all__ = [
+    "PATCHED",
+    "PROVENANCE",
+    "outcome_of",
+    "read_provenance",
+    "render_patched",
+    "render_provenance",
+]
+
+#: The kind of a wheel that was not built here but published, and patched here.
+PATCHED = "patched wheel"
 
 #: Raised when a field changes its meaning.
 SCHEMA = 1
@@ -92,6 +103,49 @@ def render_provenance(
         "verdict": verdict,
     }
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+
+
+def render_patched(
+    project: str,
+    version: str,
+    key: str,
+    source: PinnedArchive,
+    patches: Sequence[SelectedPatch],
+    outcomes: Sequence[Applied | AlreadyUpstream],
+) -> bytes:
+    """Return the provenance of a published wheel that was patched, as JSON text.
+
+    :param patches: All that were looked at; those without an outcome have no meaning there.
+    """
+    files = {outcome.patch: outcome.files for outcome in outcomes if isinstance(outcome, Applied)}
+    rows = [
+        {
+            "name": patch.name,
+            "sha256": patch.digest,
+            "outcome": outcome_of(patch.name, outcomes),
+            "files": list(files.get(patch.name, ())),
+        }
+        for patch in patches
+    ]
+    document = {
+        "schema": SCHEMA,
+        "kit": __version__,
+        "kind": PATCHED,
+        "project": project,
+        "version": version,
+        "key": key,
+        "source": _source(source),
+        "patches": rows,
+    }
+    return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+
+
+def outcome_of(patch: str, outcomes: Sequence[Applied | AlreadyUpstream]) -> str:
+    """Return what became of a patch, in the words of the provenance."""
+    for outcome in outcomes:
+        if outcome.patch == patch:
+            return "applied" if isinstance(outcome, Applied) else "already upstream"
+    return "not applicable"
 
 
 def read_provenance(path: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from buildkit.wheels.read import WheelContents
 
-__all__ = ["PROVENANCE", "local_version", "rewrite_wheel"]
+__all__ = ["PROVENANCE", "file_name", "local_version", "rewrite_wheel"]
 
 PROVENANCE = "buildkit.json"
 
@@ -63,7 +63,7 @@ def rewrite_wheel(
         f"{wheel.dist_info}/": f"{stem}-{version}.dist-info/",
         f"{wheel.dist_info.removesuffix('.dist-info')}.data/": f"{stem}-{version}.data/",
     }
-    name = _file_name(wheel.path.name, version)
+    name = file_name(wheel.path.name, version)
     destination.mkdir(parents=True, exist_ok=True)
     place = destination / name
     part = destination / f".{name}.part"
@@ -156,7 +156,12 @@ def _renamed(name: str, renames: dict[str, str]) -> str:
     return name
 
 
-def _file_name(name: str, version: str) -> str:
+def file_name(name: str, version: str) -> str:
+    """Return the file name of a wheel with another version in it.
+
+    >>> file_name("x-1.0-py3-none-any.whl", "1.0+sm120")
+    'x-1.0+sm120-py3-none-any.whl'
+    """
     parts = name.split("-")
     parts[1] = version.replace("-", "_")
     return "-".join(parts)
