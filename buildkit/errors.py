@@ -21,6 +21,8 @@ __all__ = [
     "CompileError",
     "JobError",
     "Location",
+    "LockError",
+    "LockFileError",
     "PatchError",
     "RecipeError",
     "RequestError",
@@ -106,6 +108,12 @@ class RequestError(UsageError):
     slug = "request"
 
 
+class LockFileError(UsageError):
+    """A lock of an environment is not as ``buildkit lock`` wrote it."""
+
+    slug = "lock-file"
+
+
 class JobError(BuildkitError):
     """The input is right but the job failed. Exit status 1."""
 
@@ -164,6 +172,12 @@ class CacheError(JobError):
     """The cache cannot be read or written."""
 
     slug = "cache"
+
+
+class LockError(JobError):
+    """An environment cannot be locked, or not be brought to a lock."""
+
+    slug = "lock"
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
