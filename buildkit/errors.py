@@ -80,7 +80,8 @@ class BuildkitError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        return " ".join(part for part in (f"{place}{self.what}", self.remedy) if part)
+        between = "\n" if "\n" in self.what else " "
+        return between.join(part for part in (f"{place}{self.what}", self.remedy) if part)
 
 
 class UsageError(BuildkitError):

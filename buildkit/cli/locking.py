@@ -39,7 +39,8 @@ def offline_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--offline",
         "is_offline",
         is_flag=True,
-        help="Use only what was fetched before.",
+        envvar="BUILDKIT_OFFLINE",
+        help="Use only what was fetched before.  [env: BUILDKIT_OFFLINE]",
     )(command)
 
 
@@ -68,7 +69,7 @@ def lock(
     is_offline: bool,
     as_json: bool,
 ) -> None:
-    """Write down what an environment holds, so that `buildkit sync` can make it again.
+    """Write down an environment, for `buildkit sync` to make it again elsewhere.
 
     Every distribution is named by version and by the SHA-256 of its wheel; wheels of this kit also
     by everything that their key covers, patches in place by their digests.
@@ -97,7 +98,7 @@ def lock(
 
 
 @click.command()
-@click.argument("file", metavar="LOCK", type=click.Path(path_type=Path), default=_DEFAULT)
+@click.argument("file", metavar="[LOCK]", type=click.Path(path_type=Path), default=_DEFAULT)
 @click.option("--python", metavar="ENV", help="Environment to bring to the lock.")
 @click.option(
     "--create",

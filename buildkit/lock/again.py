@@ -6,6 +6,7 @@ the locked key and the key that would be made here, field by field.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from buildkit.arch import parse_arch
@@ -13,6 +14,7 @@ from buildkit.errors import BuildkitError, LockError
 from buildkit.make import draft, make
 from buildkit.plan import difference
 from buildkit.request import Request
+from buildkit.wheels.rewrite import local_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +58,12 @@ def require_same_key(
             remedy=_REMEDY,
         ) from error
     if plan.key == made.key:
+        if local_version(plan.version, plan.local_version) != package.version:
+            raise LockError(
+                f"The wheel {package.wheel.name} is not on this machine, and it was made from a"
+                " source that was edited by hand.",
+                remedy=_REMEDY,
+            )
         return request
     lines = difference(made.key_fields, plan.key_fields) if made.fields else ()
     told = [f"  {line}" for line in lines] or ["  The lock does not hold the fields of its key."]
@@ -66,14 +74,15 @@ def require_same_key(
     raise LockError("\n".join([what, *told]), remedy=_REMEDY)
 
 
-def make_again(package: LockedPackage, request: Request, kit: Kit) -> Path:
+def make_again(package: LockedPackage, request: Request, kit: Kit, out: Path) -> Path:
     """Return a locked wheel, made here.
 
+    :param out: Where a copy is put.
     :raises LockError: if it has another name than the locked one.
     :raises BuildkitError: of the stage of the make that failed.
     """
     kit.events.step("make", f"{package.name} {package.version}, again")
-    wheel = make(request, kit).entry.wheel
+    wheel = make(dataclasses.replace(request, out=out), kit).entry.wheel
     if wheel.name != package.wheel.name:
         raise LockError(
             f"The wheel that was made is named {wheel.name}, locked is {package.wheel.name}.",

@@ -100,7 +100,9 @@ def render_reason(told: str) -> str:
     """Return uv's explanation on one line, without its decoration and without credentials."""
     plain = told.encode("ascii", "ignore").decode()
     words = " ".join(line.strip() for line in plain.splitlines() if line.strip())
-    return redact(words).removeprefix("error: ").rstrip(".") or "uv gave no reason"
+    for lead in ("error: ", "No solution found when resolving dependencies ", "cause: "):
+        words = words.removeprefix(lead)
+    return redact(words).rstrip(".") or "uv gave no reason"
 
 
 def _choose(wheels: Sequence[dict[str, Any]], item: Distribution) -> LockedWheel | str:

@@ -14,7 +14,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -35,7 +35,10 @@ __all__ = ["Distribution", "Inventory", "identity_of", "read_inventory"]
 
 #: What tools leave in site-packages that is no distribution and no code of anyone.
 #: ``README.txt`` comes with CPython, the ``_virtualenv`` files with virtualenv and uv.
-_HARMLESS = {"__pycache__", "README.txt", "_virtualenv.py", "_virtualenv.pth", ".lock"}
+_HARMLESS = {"README.txt", "_virtualenv.py", "_virtualenv.pth", ".lock"}
+
+#: What tells of a distribution; looked at by name.
+_METADATA = {".dist-info", ".egg-info", ".egg-link"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +95,11 @@ def read_inventory(spec: str | None, kit: Kit) -> Inventory:
         for folder in sorted(root.glob("*.dist-info")):
             reader = _Reader(root, folder)
             found[folder] = reader.read()
-            owned |= {name.partition("/")[0] for name in reader.names}
+            owned |= reader.names
         for place in (*root.glob("*.egg-info"), *root.glob("*.egg-link")):
             found[place] = _egg(root, place)
-        strays += _strays(root, owned)
+        folders = {str(parent) for name in owned for parent in PurePosixPath(name).parents}
+        strays += _strays(root, "", owned, folders)
     return Inventory(
         python=identity_of(python),
         site_packages=roots,
@@ -246,18 +250,25 @@ def _egg(root: Path, place: Path) -> Distribution:
     )
 
 
-def _strays(root: Path, owned: set[str]) -> Iterator[str]:
-    """Yield what belongs to nobody; a directory of leftover byte code alone does not count."""
-    for place in sorted(root.iterdir()):
-        if place.name in owned or place.name in _HARMLESS:
+def _strays(root: Path, folder: str, owned: set[str], folders: set[str]) -> Iterator[str]:
+    """Yield what belongs to nobody; byte code alone does not count.
+
+    :param folder: Where to look, below ``root``.
+    :param owned: Every file of a RECORD.
+    :param folders: Every directory with such a file.
+    """
+    for place in sorted((root / folder).iterdir()):
+        name = f"{folder}/{place.name}" if folder else place.name
+        if name in owned or place.suffix == ".pyc" or place.name == "__pycache__":
             continue
-        if place.name.endswith((".dist-info", ".egg-info", ".egg-link", ".pyc")):
+        if not folder and (place.name in _HARMLESS or place.suffix in _METADATA):
             continue
-        if place.is_dir() and not any(
-            file.is_file() and file.suffix != ".pyc" for file in place.rglob("*")
-        ):
-            continue
-        yield place.name
+        if not place.is_dir() or place.is_symlink():
+            yield name
+        elif name in folders:
+            yield from _strays(root, name, owned, folders)
+        elif any(file.is_file() and file.suffix != ".pyc" for file in place.rglob("*")):
+            yield name
 
 
 def _sees_system(root: Path) -> bool:

@@ -75,8 +75,11 @@ class Shelf:
         :param is_exact: Only the locked digest counts.
         """
         made = package.notes.made
-        cached = [] if made is None else list(self._cached(made.recipe, made.key))
-        candidates = [*self._wheels.get((package.name, package.version), []), *cached]
+        identity = (package.name, package.version)
+        stored = () if made is None else self._cached(made.recipe, made.key)
+        # A wheel of an edited source bears the key of what it was edited from.
+        cached = [wheel for wheel in stored if _identity(wheel.name) == identity]
+        candidates = [*self._wheels.get(identity, []), *cached]
         for wheel in candidates:
             with suppress(OSError):
                 if digest_file(wheel) == package.wheel.hashes.sha256:

@@ -6,6 +6,7 @@ again. A sync that was killed is completed by the next one, since each begins by
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from buildkit.cache import require_cache
 from buildkit.digest import digest_value
 from buildkit.errors import Location, LockError, ToolchainError
-from buildkit.fs import locked
+from buildkit.fs import locked, remove_tree
 from buildkit.lock.again import make_again, require_same_key
 from buildkit.lock.compare import Comparison, Difference, compare, misfits
 from buildkit.lock.file import read_lock
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from buildkit.kit import Kit, Supply
-    from buildkit.lock.inventory import Inventory
+    from buildkit.lock.inventory import Distribution, Inventory
     from buildkit.lock.model import Interpreter, Lock, LockedPackage
     from buildkit.request import Request
     from buildkit.values import PythonIdentity
@@ -200,9 +201,10 @@ class _Sync:
         if packages:
             self._installer.install(packages, local)
             self._synced.installed += [package.name for package in packages]
-            self._tidy(packages)
-        if repatched:
-            self._patch(repatched)
+        if packages or repatched:
+            after = read_inventory(self._target, self._kit).distributions
+            self._tidy(packages, after)
+            self._patch(repatched, after)
         extras = self._extras(comparison.differences) if self._request.is_pruned else []
         if extras:
             self._installer.remove(extras)
@@ -229,19 +231,28 @@ class _Sync:
                 found[name] = find_patches(self._packages[name], patched, root)
         return found
 
-    def _tidy(self, packages: Sequence[LockedPackage]) -> None:
-        names = {package.name for package in packages}
-        for found in read_inventory(self._target, self._kit).distributions:
-            if found.name in names and found.dist_info.is_dir():
+    def _tidy(
+        self, packages: Sequence[LockedPackage], distributions: Sequence[Distribution]
+    ) -> None:
+        """Remove what interrupted installations left of the packages that are whole now."""
+        versions = {package.name: package.version for package in packages}
+        for found in distributions:
+            if found.name not in versions or found.dist_info.suffix != ".dist-info":
+                continue
+            if found.version == versions[found.name]:
                 remove_leftovers(found.dist_info)
+            else:
+                remove_tree(found.dist_info)
 
-    def _patch(self, folders: dict[str, Path | None]) -> None:
-        inventory = read_inventory(self._target, self._kit)
-        for found in inventory.distributions:
-            if found.name in folders:
-                folder = folders[found.name]
-                repatch(self._packages[found.name], found, folder, self._kit.events)
-                self._synced.patched.append(found.name)
+    def _patch(
+        self, folders: dict[str, Path | None], distributions: Sequence[Distribution]
+    ) -> None:
+        for found in distributions:
+            package = self._packages.get(found.name)
+            if package is None or found.name not in folders or found.version != package.version:
+                continue
+            repatch(package, found, folders[found.name], self._kit.events)
+            self._synced.patched.append(found.name)
 
     def _local_wheels(self, packages: Sequence[LockedPackage]) -> dict[str, Path]:
         """Return the wheels that lie on this machine, and those that are made again."""
@@ -254,8 +265,10 @@ class _Sync:
                 local[package.name] = wheel
             elif package.notes.made is not None and package.wheel.url is None:
                 requests[package.name] = self._request_again(package)
-        for name, request in requests.items():
-            local[name] = make_again(self._packages[name], request, self._kit)
+        with tempfile.TemporaryDirectory(prefix="buildkit-sync-") as out:
+            for name, request in requests.items():
+                package = self._packages[name]
+                local[name] = make_again(package, request, self._kit, Path(out))
         return local
 
     def _request_again(self, package: LockedPackage) -> Request:
