@@ -133,6 +133,8 @@ class _Reader:
         name, version = self._identity()
         origin = self._json("direct_url.json")
         state = self._json(STATE)
+        if not state and (self.folder / STATE).exists():
+            self.drift.append(f"{self.folder.name}/{STATE}: broken")
         files = _table(state.get("files"))
         is_complete = state.get("complete") is True
         rows = self._rows(skipped=set() if is_complete else set(files))
@@ -230,10 +232,7 @@ class _Reader:
             document = json.loads(text)
         except ValueError:
             document = None
-        if not isinstance(document, dict):
-            self.drift.append(f"{self.folder.name}/{name}: broken")
-            return {}
-        return document
+        return _table(document)
 
 
 def _egg(root: Path, place: Path) -> Distribution:
