@@ -11,42 +11,29 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildkit import launcher
 from buildkit.backend import BackendError, read_backend, run_hooks
-from buildkit.errors import CompileError, Location, RecipeError, RequestError, ToolchainError
+from buildkit.errors import CompileError, Location, RequestError
 from buildkit.events import Progress
 from buildkit.fs import remove_tree, write_atomic
 from buildkit.sizes import render_size
 from buildkit.values import BuiltWheel
+from buildkit.workshop import backend_settings, build_variables, write_launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from buildkit.backend import Backend
     from buildkit.events import Events
-    from buildkit.launcher import Isolation
     from buildkit.paths import Slot
     from buildkit.run import Runner
     from buildkit.values import PatchedTree, Plan, UnitRecord
+    from buildkit.workshop import Workshop
 
-__all__ = [
-    "SOURCE_DATE_EPOCH",
-    "Workshop",
-    "build_variables",
-    "build_wheel",
-    "built_before",
-    "prepare_slot",
-    "write_launcher",
-]
-
-#: Time of everything in a wheel, so that equal inputs give equal bytes: the first that a zip
-#: archive can hold, 1980-01-01. Source: reproducible-builds.org "SOURCE_DATE_EPOCH"; PKWARE APPNOTE
-#: 4.4.6 on the DOS date.
-SOURCE_DATE_EPOCH = 315532800
+__all__ = ["build_wheel", "built_before", "prepare_slot"]
 
 #: Less free than this at the end of a failed build, and the disk is likely why it failed.
 FULL_BYTES = 16 << 20
@@ -55,26 +42,6 @@ _NINJA = re.compile(r"\[(\d+)/(\d+)\]\s*(.*)")
 
 #: A source file in a line of ninja, which prints its command or what CMake says of it.
 _SOURCE = re.compile(r"([^\s/]+\.(?:cu|cpp|cxx|cc|c))(?:\.o)?\b")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
-    """Where and with what a build runs."""
-
-    slot: Slot
-    environment: Path
-    """Root of the isolated environment that holds the build requirements."""
-    cuda_root: Path | None
-    variables: Mapping[str, str]
-    """The base environment of the child: PATH and what little it inherits."""
-    sources: Mapping[str, Path]
-    """Unpacked further sources, by name."""
-    isolation: Isolation
-
-    @property
-    def python(self) -> Path:
-        """The interpreter that runs the build backend."""
-        return self.environment / "bin" / "python"
 
 
 def prepare_slot(slot: Slot, plan: Plan) -> bool:
@@ -99,21 +66,26 @@ def prepare_slot(slot: Slot, plan: Plan) -> bool:
 
 
 def build_wheel(
-    plan: Plan, tree: PatchedTree, workshop: Workshop, *, runner: Runner, events: Events
+    plan: Plan,
+    tree: PatchedTree,
+    workshop: Workshop,
+    *,
+    runner: Runner,
+    events: Events,
+    entrance: Path | None = None,
 ) -> BuiltWheel:
     """Build the wheel of a plan.
 
+    :param entrance: The ``cgroup.procs`` file of a control group to build in.
     :raises CompileError: if the build failed; with the failing unit's own messages if there is one.
     :raises RecipeError: if the project needs a build requirement that the recipe does not lock.
     """
     slot = workshop.slot
     backend = read_backend(tree.path)
-    _forget_stale_files(slot, backend)
+    _prepare_backend(plan, workshop, backend)
     write_launcher(plan, workshop)
     earlier = len(launcher.read_records(slot.records))
-    variables = build_variables(plan, workshop)
-    if plan.backend == "cmake" and not backend.is_scikit_build:
-        variables["CMAKE_ARGS"] = _cmake_arguments(plan, workshop)
+    variables = build_variables(plan, workshop, backend)
     try:
         with slot.log.open("ab") as log:
             name = run_hooks(
@@ -121,10 +93,10 @@ def build_wheel(
                 backend,
                 plan.lock.versions,
                 python=workshop.python,
-                settings=_settings(plan, workshop, backend),
+                settings=backend_settings(plan, workshop, backend),
                 wheel_directory=slot.dist,
                 run=lambda command, cwd, extra: runner.stream(
-                    launcher.isolated(command, workshop.isolation),
+                    launcher.isolated(command, workshop.isolation, entrance=entrance),
                     env={**variables, **extra},
                     log=log,
                     cwd=cwd,
@@ -132,9 +104,11 @@ def build_wheel(
                 ),
             )
     except BackendError as failure:
-        raise _explain(failure, plan, slot, launcher.read_records(slot.records)[earlier:]) from None
+        raise _explain(
+            failure, plan, workshop, launcher.read_records(slot.records)[earlier:]
+        ) from None
     records = launcher.read_records(slot.records)
-    _tell_code(plan, records[earlier:], events)
+    _tell_code(plan, _latest(records[earlier:]), events)
     return BuiltWheel(path=slot.dist / name, units=_latest(records), log=slot.log)
 
 
@@ -194,130 +168,9 @@ def _follow(events: Events) -> Callable[[str], None]:
     return on_line
 
 
-# --- environment ---------------------------------------------------------------------------------
-
-
-def build_variables(plan: Plan, workshop: Workshop) -> dict[str, str]:
-    """Return the whole environment of the build, for the backend or for a person's shell."""
+def _prepare_backend(plan: Plan, workshop: Workshop, backend: Backend) -> None:
+    """Tell setuptools where to build, and remove what it would pack again by mistake."""
     slot = workshop.slot
-    variables = dict(workshop.variables)
-    search = [str(workshop.environment / "bin")]
-    if workshop.cuda_root is not None:
-        root = str(workshop.cuda_root)
-        search.append(f"{root}/bin")
-        variables |= {"CUDA_HOME": root, "CUDA_PATH": root, "CUDACXX": f"{root}/bin/nvcc"}
-    variables |= {
-        "PATH": ":".join([*search, variables["PATH"]]),
-        "BK_LAUNCH_CONFIG": str(slot.launch_config),
-        "CMAKE_GENERATOR": "Ninja",
-        "CMAKE_BUILD_PARALLEL_LEVEL": str(plan.jobs),
-        "MAX_JOBS": str(plan.jobs),
-        "PYTHONHASHSEED": "0",
-        "PYTHONNOUSERSITE": "1",
-        "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH),
-        "TMPDIR": str(slot.temporary),
-        "VIRTUAL_ENV": str(workshop.environment),
-        # A ccache that happens to be installed would come between torch and the launcher.
-        "TORCH_NO_COMPILER_WRAPPER": "1",
-        # Where setuptools puts objects: outside the source, so that they outlive its renewal.
-        "DIST_EXTRA_CONFIG": str(slot.setuptools_config),
-    }
-    if plan.backend == "cmake":
-        variables |= {"CC": str(_tool(plan, "gcc")), "CXX": str(_tool(plan, "g++"))}
-    else:
-        # These take one word, so the launcher stands behind the compilers' own names.
-        variables |= {
-            "CC": str(slot.shims / "gcc"),
-            "CXX": str(slot.shims / "g++"),
-            "PYTORCH_NVCC": str(slot.shims / "nvcc"),
-        }
-    return variables | {name: _expand(value, workshop) for name, value in plan.environment}
-
-
-def _tool(plan: Plan, name: str) -> Path:
-    """Return the path of a tool that the plan names.
-
-    :raises ToolchainError: if it names none.
-    """
-    for tool in plan.toolchain.tools:
-        if tool.name == name:
-            return tool.path
-    raise ToolchainError(f"The plan of {plan.recipe} holds no {name}.")
-
-
-def _defines(plan: Plan, workshop: Workshop) -> dict[str, str]:
-    """Return all CMake cache variables: the plan's, and where this machine's tools lie."""
-    launch = str(launcher.binary("bk-launch"))
-    found = {"CMAKE_C_COMPILER_LAUNCHER": launch, "CMAKE_CXX_COMPILER_LAUNCHER": launch}
-    if workshop.cuda_root is not None:
-        found |= {
-            "CMAKE_CUDA_COMPILER_LAUNCHER": launch,
-            "CMAKE_CUDA_COMPILER": f"{workshop.cuda_root}/bin/nvcc",
-            "CMAKE_CUDA_HOST_COMPILER": str(_tool(plan, "g++")),
-            "CUDAToolkit_ROOT": str(workshop.cuda_root),
-        }
-    return found | {name: _expand(value, workshop) for name, value in plan.defines}
-
-
-def _expand(value: str, workshop: Workshop) -> str:
-    """Replace ``${sources.NAME}`` by the directory of that source."""
-    for name, path in workshop.sources.items():
-        value = value.replace(f"${{sources.{name}}}", str(path))
-    return value
-
-
-def _settings(plan: Plan, workshop: Workshop, backend: Backend) -> dict[str, str]:
-    """Return the PEP 517 config settings."""
-    settings: dict[str, str] = {}
-    if backend.is_scikit_build:
-        settings["build-dir"] = str(workshop.slot.build)
-        settings |= {
-            f"cmake.define.{name}": value for name, value in _defines(plan, workshop).items()
-        }
-    return settings | dict(plan.config_settings)
-
-
-def _cmake_arguments(plan: Plan, workshop: Workshop) -> str:
-    """Return ``CMAKE_ARGS`` for a ``setup.py`` that runs CMake; those split it on blanks.
-
-    :raises RecipeError: if a value holds a blank.
-    """
-    defines = _defines(plan, workshop)
-    for name, value in defines.items():
-        if " " in value:
-            raise RecipeError(
-                f"CMake variable {name} of recipe {plan.recipe} holds a blank: {value!r}.",
-                remedy="Projects that drive CMake from setup.py cannot take it; use another value.",
-            )
-    return " ".join(f"-D{name}={value}" for name, value in defines.items())
-
-
-# --- launcher ------------------------------------------------------------------------------------
-
-
-def write_launcher(plan: Plan, workshop: Workshop) -> None:
-    """Tell ``bk-launch`` what to do, and put the compilers' names in front of it."""
-    slot = workshop.slot
-    tools = {"gcc": _tool(plan, "gcc"), "g++": _tool(plan, "g++")}
-    tools |= {"cc": tools["gcc"], "c++": tools["g++"]}
-    if workshop.cuda_root is not None:
-        tools["nvcc"] = workshop.cuda_root / "bin" / "nvcc"
-    text = launcher.render_config(
-        target=plan.arch,
-        without_code=plan.without_code,
-        rules=plan.rules,
-        tools=tools,
-        records=slot.records,
-    )
-    write_atomic(slot.launch_config, text.encode())
-    remove_tree(slot.shims)
-    slot.shims.mkdir()
-    for name in tools:
-        (slot.shims / name).symlink_to(launcher.binary("bk-launch"))
-
-
-def _forget_stale_files(slot: Slot, backend: Backend) -> None:
-    """Remove what setuptools would pack again although the source no longer holds it."""
     if not backend.is_scikit_build:
         for pattern in ("lib", "lib.*", "bdist.*"):
             for folder in slot.build.glob(pattern):
@@ -325,14 +178,19 @@ def _forget_stale_files(slot: Slot, backend: Backend) -> None:
     remove_tree(slot.dist)
     slot.dist.mkdir()
     slot.log.unlink(missing_ok=True)
-    write_atomic(slot.setuptools_config, f"[build]\nbuild_base = {slot.build}\n".encode())
+    text = f"[build]\nbuild_base = {slot.build}\n"
+    if plan.backend == "python":
+        # Extensions side by side. Not for torch's: it changes the one compiler object they share.
+        text += f"[build_ext]\nparallel = {workshop.admission.jobs}\n"
+    write_atomic(slot.setuptools_config, text.encode())
 
 
 def _explain(
-    failure: BackendError, plan: Plan, slot: Slot, units: tuple[UnitRecord, ...]
+    failure: BackendError, plan: Plan, workshop: Workshop, units: tuple[UnitRecord, ...]
 ) -> CompileError:
     """Return the error that names the first unit that failed, or the end of the log."""
-    failed = next((unit for unit in units if unit.status != 0 and unit.source), None)
+    slot = workshop.slot
+    failed = next((unit for unit in _latest(units) if unit.status != 0 and unit.source), None)
     kept = f"The build stays in {slot.root}; `buildkit shell {plan.recipe}` opens it."
     free = shutil.disk_usage(slot.root).free
     if free < FULL_BYTES:
@@ -348,7 +206,7 @@ def _explain(
         )
     source = failed.source.removeprefix(f"{slot.source}/")
     return CompileError(
-        f"{failed.tool} could not compile {source}{_signal_text(failed)}.",
+        f"{failed.tool} could not compile {source}{_reason(failed, workshop)}.",
         unit=source,
         output=failed.stderr,
         remedy=kept,
@@ -356,11 +214,18 @@ def _explain(
     )
 
 
-def _signal_text(unit: UnitRecord) -> str:
-    """Say what a status above 128 means: SIGKILL is the kernel's answer to memory gone."""
-    if unit.status == 128 + 9:
+def _reason(unit: UnitRecord, workshop: Workshop) -> str:
+    """Say why a unit that is not to blame has failed: memory is gone, or a signal came."""
+    peak = render_size(unit.peak_bytes)
+    if unit.ended == "cap":
+        cap = render_size(workshop.admission.cap_bytes)
         return (
-            f": it was killed at {unit.peak_bytes / 2**30:.1f} GiB, most likely for memory; give"
-            " --jobs 1 or a larger --memory"
+            f": it alone holds {peak}, and the build may use {cap}; give --memory more than that,"
+            " or build on a larger machine"
+        )
+    if unit.ended == "kernel" or unit.status == 128 + 9:
+        return (
+            f": the kernel killed it for memory at {peak}, also when it ran alone; give a larger"
+            " --memory, or build on a larger machine"
         )
     return f": it ended with signal {unit.status - 128}" if unit.status > 128 else ""

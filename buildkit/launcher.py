@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from buildkit.run import Runner
 
 __all__ = [
+    "Admission",
     "Isolation",
     "binary",
     "isolated",
@@ -46,6 +47,22 @@ class Isolation:
     def description(self) -> str:
         """What a plan says of it."""
         return "no network" if self.network else "network open: no namespaces here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """How the compiler calls of a build are let in."""
+
+    folder: Path
+    """Holds the governor's socket and the lock slots."""
+    knowledge: Path
+    """What is known of the build's units; names the build to the governor."""
+    slots: int
+    """Calls at the same time when no governor answers."""
+    cap_bytes: int
+    """What all calls together may hold."""
+    jobs: int
+    """Calls that the build tool offers at the same time: its ``-j``."""
 
 
 def binary(name: Literal["bk-launch", "bk-isolate"]) -> Path:
@@ -79,9 +96,15 @@ def probe_isolation(runner: Runner, environment: Mapping[str, str]) -> Isolation
     return Isolation(network="network" in words, pid="pid" in words)
 
 
-def isolated(argv: Sequence[str], isolation: Isolation) -> list[str]:
-    """Return the command line that runs a command as isolated as the system allows."""
+def isolated(
+    argv: Sequence[str], isolation: Isolation, *, entrance: Path | None = None
+) -> list[str]:
+    """Return the command line that runs a command as isolated as the system allows.
+
+    :param entrance: The ``cgroup.procs`` file of a control group to run it in.
+    """
     flags = [
+        *(["--cgroup", str(entrance)] if entrance is not None else []),
         *(["--no-network"] if isolation.network else []),
         *(["--pid"] if isolation.pid else []),
     ]
@@ -95,10 +118,12 @@ def render_config(
     rules: Sequence[FlagRule],
     tools: Mapping[str, Path],
     records: Path,
+    admission: Admission | None = None,
 ) -> str:
     """Return what ``BK_LAUNCH_CONFIG`` has to hold.
 
-    :param tools: Compilers by the name of their shim.
+    :param tools: Compilers and build tools by the name of their shim.
+    :param admission: None lets every call start at once.
     :raises RecipeError: if a value holds a line end or a tab, which the format has no room for.
     """
     lines = [f"gencode {target.gencode}", f"without-code {without_code}"]
@@ -113,23 +138,36 @@ def render_config(
         lines.append(f"tool {name}\t{path}")
     _refuse_control(str(records), "the path of the cache")
     lines.append(f"records {records}")
+    if admission is not None:
+        lines += [
+            f"governor {admission.folder}",
+            f"build {admission.knowledge}",
+            f"slots {admission.slots}",
+            f"jobs {admission.jobs}",
+        ]
     return "\n".join([*lines, ""])
 
 
-def read_records(path: Path) -> tuple[UnitRecord, ...]:
-    """Return the records of a build, oldest first; lines that a kill tore are left out."""
+def read_records(path: Path, *, first_line: int = 0) -> tuple[UnitRecord, ...]:
+    """Return the records of a slot, oldest first; lines that a kill tore are left out.
+
+    :param first_line: Lines before it, counted from 0, are left out too.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return ()
-    return tuple(_records(lines))
+    return tuple(_records(lines[first_line:]))
 
 
 def _records(lines: Sequence[bytes]) -> Iterator[UnitRecord]:
     for line in lines:
         try:
-            yield UnitRecord(**json.loads(line))
-        except (ValueError, TypeError):
+            fields = json.loads(line)
+            if "memory" in fields:
+                fields["memory"] = tuple((float(when), int(mib)) for when, mib in fields["memory"])
+            yield UnitRecord(**fields)
+        except (ValueError, TypeError, OverflowError):
             continue
 
 

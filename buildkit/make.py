@@ -17,7 +17,7 @@ from buildkit.digest import digest_file
 from buildkit.environ import strays
 from buildkit.errors import JobError, SourceError
 from buildkit.fs import clone_file, locked, remove_tree, write_atomic
-from buildkit.governor.capacity import read_capacity, render_capacity
+from buildkit.governor.capacity import read_capacity
 from buildkit.plan import plan_make
 from buildkit.recipe import find_recipe, read_recipe, version_of
 from buildkit.survey import survey
@@ -26,13 +26,15 @@ from buildkit.values import CacheEntry
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from buildkit.governing import Governing
+    from buildkit.governor.capacity import Capacity
     from buildkit.kit import Kit
     from buildkit.paths import Slot
     from buildkit.recipe.model import Recipe
     from buildkit.request import Request
     from buildkit.values import Plan, VerifiedWheel
 
-__all__ = ["Drafted", "FromStep", "Made", "draft", "make"]
+__all__ = ["Drafted", "FromStep", "Made", "draft", "governing_of", "make"]
 
 FromStep = Literal["fetch", "build", "verify"]
 """Where a ``make`` begins: anew, with the slot's source as it stands, or with its last wheel."""
@@ -45,7 +47,7 @@ class Drafted:
     recipe: Recipe
     recipe_file: Path
     plan: Plan
-    capacity: str
+    capacity: Capacity
     """What the build may use of this machine, and who says so."""
     known_gaps: tuple[str, ...]
     """What does not work on the target even after a good build."""
@@ -77,7 +79,7 @@ def draft(request: Request, kit: Kit) -> Drafted:
         recipe=recipe,
         recipe_file=file,
         plan=plan_make(recipe, version, request, facts),
-        capacity=render_capacity(capacity),
+        capacity=capacity,
         known_gaps=settings.known_gaps if settings is not None else (),
         strays=strays(kit.environment),
     )
@@ -167,7 +169,16 @@ def _run(
     from buildkit.verify import verify_build
 
     plan = drafted.plan
-    ready = prepare(drafted.recipe, plan, slot, request, kit, keeps_source=from_step != "fetch")
+    governing = governing_of(drafted, slot, kit)
+    ready = prepare(
+        drafted.recipe,
+        plan,
+        slot,
+        request,
+        kit,
+        admission=governing.admission,
+        keeps_source=from_step != "fetch",
+    )
     is_edited = ready.is_edited
     if from_step == "verify":
         built = built_before(slot)
@@ -175,8 +186,16 @@ def _run(
     else:
         slot.wheel_key.unlink(missing_ok=True)
         isolation = ready.workshop.isolation.description
-        kit.events.step("build", f"{plan.jobs} at a time, {isolation}; log {slot.log}")
-        built = build_wheel(plan, ready.tree, ready.workshop, runner=kit.runner, events=kit.events)
+        kit.events.step("build", f"{governing.description}, {isolation}; log {slot.log}")
+        with governing.block(request.hard_cap) as block:
+            built = build_wheel(
+                plan,
+                ready.tree,
+                ready.workshop,
+                runner=kit.runner,
+                events=block.events,
+                entrance=block.entrance,
+            )
         write_atomic(slot.wheel_key, b"" if is_edited else plan.key.encode())
     if is_edited:
         plan = replace(plan, local_version=_edited(plan.local_version))
@@ -197,6 +216,20 @@ def _run(
         return _unstored(plan, verified)
     kit.events.step("store")
     return store_wheel(kit.paths, plan, verified)
+
+
+def governing_of(drafted: Drafted, slot: Slot, kit: Kit) -> Governing:
+    """Return the governor's view of a build."""
+    from buildkit.governing import Governing
+
+    return Governing(
+        recipe=drafted.recipe,
+        recipe_file=drafted.recipe_file,
+        plan=drafted.plan,
+        slot=slot,
+        capacity=drafted.capacity,
+        kit=kit,
+    )
 
 
 def _edited(label: str) -> str:

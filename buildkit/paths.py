@@ -54,6 +54,11 @@ class Paths:
         return self.root / "locks"
 
     @property
+    def governors(self) -> Path:
+        """Sockets of governors, one directory per machine."""
+        return self.root / "governors"
+
+    @property
     def builds(self) -> Path:
         """Build slots: source tree, build directory and logs."""
         return self.root / "builds"
@@ -140,6 +145,11 @@ class Slot:
         return self.root / "shims"
 
     @property
+    def build_tools(self) -> Path:
+        """Links to the launcher named ninja and make; first in the build's PATH."""
+        return self.root / "tools"
+
+    @property
     def temporary(self) -> Path:
         """TMPDIR of the build."""
         return self.root / "tmp"
@@ -163,6 +173,16 @@ class Slot:
     def records(self) -> Path:
         """What ``bk-launch`` measured, one line per call."""
         return self.root / "records.jsonl"
+
+    @property
+    def knowledge(self) -> Path:
+        """What was known of the build's units before it began."""
+        return self.root / "knowledge.json"
+
+    @property
+    def governed(self) -> Path:
+        """Under which limits the last build ran, and how it ended."""
+        return self.root / "governed.json"
 
 
 def paths_from(environment: Mapping[str, str]) -> Paths:

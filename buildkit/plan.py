@@ -99,7 +99,6 @@ def plan_make(recipe: Recipe, version: Version, request: Request, facts: Facts) 
         config_settings=config_settings,
         rules=rules,
         without_code=recipe.flags.without_code,
-        jobs=facts.jobs,
         key_fields=fields,
         key=key,
     )

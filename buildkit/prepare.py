@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from buildkit.build import Workshop, prepare_slot
+from buildkit.build import prepare_slot
 from buildkit.digest import digest_value
 from buildkit.environ import base_environment
 from buildkit.errors import Location, RequestError
@@ -26,11 +26,13 @@ from buildkit.toolchain.python import include_directory
 from buildkit.toolchain.system import check_system
 from buildkit.toolchain.toolkit import ensure_toolkit
 from buildkit.values import PatchedTree, SourceTree
+from buildkit.workshop import Workshop
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.kit import Kit, Supply
+    from buildkit.launcher import Admission
     from buildkit.paths import Paths
     from buildkit.recipe.model import Recipe
     from buildkit.request import Request
@@ -64,10 +66,18 @@ def slot_of(paths: Paths, plan: Plan) -> Slot:
 
 
 def prepare(
-    recipe: Recipe, plan: Plan, slot: Slot, request: Request, kit: Kit, *, keeps_source: bool
+    recipe: Recipe,
+    plan: Plan,
+    slot: Slot,
+    request: Request,
+    kit: Kit,
+    *,
+    admission: Admission,
+    keeps_source: bool,
 ) -> Prepared:
     """Make a slot ready; the caller holds its lock.
 
+    :param admission: How compiler calls are let in.
     :param keeps_source: Take the slot's source as it stands.
     :raises BuildkitError: of the stage that failed.
     """
@@ -92,6 +102,7 @@ def prepare(
         variables=base_environment(kit.environment),
         sources=_extra_sources(plan, slot, supply),
         isolation=probe_isolation(kit.runner, kit.environment),
+        admission=admission,
     )
     is_edited = not is_as_placed(slot.source) or read_key(slot.source_key) != plan.key
     return Prepared(tree=tree, workshop=workshop, is_edited=is_edited)

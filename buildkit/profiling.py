@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from buildkit.errors import Location, RequestError
@@ -23,7 +24,8 @@ def profile_last(request: Request, kit: Kit) -> str:
 
     :raises RequestError: if it was not made here, or its slot was removed.
     """
-    plan = draft(request, kit).plan
+    drafted = draft(request, kit)
+    plan = drafted.plan
     slot = slot_of(kit.paths, plan)
     # Names relative to the build: a profile is for other machines too.
     records = [
@@ -40,6 +42,7 @@ def profile_last(request: Request, kit: Kit) -> str:
         )
     compilers = {tool.name: tool.version for tool in plan.toolchain.tools}
     name = "nvcc" if "nvcc" in compilers else "gcc"
+    recorded = f"on {drafted.capacity.cpus} CPUs, {date.fromtimestamp(records[-1].start)}"
     profile = profile_of(
         records,
         root=str(slot.source),
@@ -47,6 +50,6 @@ def profile_last(request: Request, kit: Kit) -> str:
         version=plan.version,
         arch=plan.arch.name,
         compiler=f"{name} {compilers[name]}",
-        recorded=f"{plan.jobs} at a time",
+        recorded=recorded,
     )
     return render_profile(profile)

@@ -19,6 +19,8 @@ from buildkit.sizes import parse_size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from buildkit.governor.hardcap import HardCapWish
+
 __all__ = [
     "SETTINGS",
     "Request",
@@ -46,6 +48,7 @@ class Request:
     out: Path = Path("dist")
     jobs: int | None = None
     memory_bytes: int | None = None
+    hard_cap: HardCapWish = "auto"
     is_offline: bool = False
     has_local_version: bool = True
 
@@ -78,6 +81,11 @@ SETTINGS: dict[str, Setting] = {
         flag="--memory",
         variable="BUILDKIT_MEMORY",
         help="Most memory that the build may use, such as 12GiB.",
+    ),
+    "hard_cap": Setting(
+        flag="--hard-cap",
+        variable="BUILDKIT_HARD_CAP",
+        help="Let the kernel keep the build to its memory too: auto, on or off.",
     ),
     "offline": Setting(
         flag="--offline", variable="BUILDKIT_OFFLINE", help="Use only what was fetched before."
@@ -137,6 +145,7 @@ def parse_request(
         out=Path(_text(*chosen["out"])).expanduser() if "out" in chosen else Path("dist"),
         jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
+        hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
         is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
         has_local_version=has_local_version,
     )
@@ -205,6 +214,18 @@ def _memory(value: object, where: Location) -> int:
         return parse_size(str(value))
     except ValueError:
         raise _wrong(value, "a size such as 12GiB", where) from None
+
+
+def _hard_cap(value: object, where: Location) -> HardCapWish:
+    match value:
+        case "auto" | "on" | "off":
+            return value
+        case True:
+            return "on"
+        case False:
+            return "off"
+        case _:
+            raise _wrong(value, "auto, on or off", where)
 
 
 def _truth(value: object, where: Location) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from buildkit.build import build_variables, write_launcher
+from buildkit.backend import read_backend
 from buildkit.cache import require_cache
 from buildkit.fs import locked
-from buildkit.make import draft
+from buildkit.make import draft, governing_of
 from buildkit.prepare import prepare, slot_of
+from buildkit.workshop import build_variables, write_launcher
 
 if TYPE_CHECKING:
     from buildkit.kit import Kit
@@ -38,9 +39,17 @@ def open_shell(request: Request, kit: Kit, *, command: str | None, keeps_source:
         kit.events.step("wait", f"another make is building in {slot.root}")
 
     with locked(slot.lock, waiting=tell):
-        ready = prepare(drafted.recipe, plan, slot, request, kit, keeps_source=keeps_source)
+        ready = prepare(
+            drafted.recipe,
+            plan,
+            slot,
+            request,
+            kit,
+            admission=governing_of(drafted, slot, kit).admission,
+            keeps_source=keeps_source,
+        )
         write_launcher(plan, ready.workshop)
-    variables = build_variables(plan, ready.workshop)
+    variables = build_variables(plan, ready.workshop, read_backend(ready.tree.path))
     # A shell is of use only with a person's terminal and prompt.
     for name in ("TERM", "SHELL", "PS1"):
         if name in kit.environment:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from buildkit.errors import Location, RecipeError
-from buildkit.governor.capacity import jobs_for, read_capacity
 from buildkit.patches import select_patches
 from buildkit.recipe import lock_file, patch_directory
-from buildkit.sizes import parse_size
 from buildkit.sources import resolve_source
 from buildkit.toolchain.compilers import probe_gcc
 from buildkit.toolchain.cuda import select_cuda
@@ -62,7 +60,6 @@ def survey(
         python=python,
         toolchain=_toolchain(recipe, choice, lock, kit),
         lock=lock,
-        jobs=_jobs(recipe, request),
     )
 
 
@@ -177,8 +174,3 @@ def _toolchain(recipe: Recipe, choice: CudaChoice | None, lock: EnvLock, kit: Ki
         cuda_root=toolkit_root(choice, lock, kit.paths),
         cuda_lock=choice.lock,
     )
-
-
-def _jobs(recipe: Recipe, request: Request) -> int:
-    capacity = read_capacity(requested_memory=request.memory_bytes, requested_jobs=request.jobs)
-    return jobs_for(capacity, parse_size(recipe.memory.cuda))

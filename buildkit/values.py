@@ -223,8 +223,6 @@ class Facts:
     python: PythonIdentity
     toolchain: Toolchain
     lock: EnvLock
-    jobs: int
-    """Most compiler calls at the same time; not part of the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +271,6 @@ class Plan:
     rules: tuple[FlagRule, ...]
     without_code: Literal["keep", "replace", "drop"]
     """What to do with a compiler call that names no code for the target."""
-    jobs: int
     key_fields: tuple[KeyField, ...]
     key: Digest
 
@@ -307,6 +304,18 @@ class UnitRecord:
     """The end of what the compiler wrote to standard error; only of failed calls."""
     flags: str = ""
     """Digest of the flags without paths: tells two compilations of one source apart."""
+    waited_seconds: float = 0.0
+    """From asking for a slot to the start."""
+    paused_seconds: float = 0.0
+    """Part of ``wall_seconds`` in which the governor held it still."""
+    byte_seconds: float = 0.0
+    """Integral of the memory of the whole process tree."""
+    memory: tuple[tuple[float, int], ...] = ()
+    """Samples, at most 64: seconds since its start, and MiB of the whole process tree."""
+    ended: str = ""
+    """Who killed it for memory: ``governor``, ``kernel``, or ``cap``; empty: it ended by itself."""
+    attempt: int = 1
+    """Counted from 1; more after it was killed for memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from buildkit.arch import GpuArch
-    from buildkit.build import Workshop
     from buildkit.kit import Kit
     from buildkit.recipe.model import Recipe, Verify
     from buildkit.values import BuiltWheel, PatchedTree, Plan
+    from buildkit.workshop import Workshop
 
 __all__ = ["check_code", "verify_build"]
 

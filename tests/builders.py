@@ -107,6 +107,5 @@ def some_facts(**changes: Any) -> Facts:
         python=a_python(),
         toolchain=a_toolchain(),
         lock=a_lock(setuptools="84.0.0"),
-        jobs=2,
     )
     return replace(facts, **changes)

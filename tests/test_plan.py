@@ -111,7 +111,6 @@ def test_no_two_changes_share_a_key() -> None:
 @pytest.mark.parametrize(
     "same",
     [
-        plan(facts=some_facts(jobs=64)),
         plan(facts=some_facts()),
         plan(request=a_request(out=Path("/elsewhere"), jobs=3, memory_bytes=1, is_offline=True)),
         plan(a_recipe(summary="Other words.", homepage="https://example.org")),

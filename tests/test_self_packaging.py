@@ -56,6 +56,7 @@ def test_the_wheel_holds_programs_recipes_and_patches_and_no_native_source(wheel
     for program in ("bk-launch", "bk-isolate"):
         assert modes[f"buildkit/bin/{program}"] & 0o111
     assert "buildkit/data/recipes/demo-kernel.toml" in names
+    assert {"buildkit/governor/page.css", "buildkit/governor/page.js"} <= names
     assert "buildkit/data/recipes/demo-kernel.lock" in names
     assert "buildkit/data/recipes/demo-kernel/src/saxpy.cu" in names
     assert "buildkit/data/recipes/cuda/13.0.lock" in names

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sync": ("buildkit.cli.locking", "sync"),
     "pin": ("buildkit.cli.pinning", "pin"),
     "profile": ("buildkit.cli.governing", "profile"),
+    "report": ("buildkit.cli.governing", "report"),
     "simulate": ("buildkit.cli.governing", "simulate"),
     "verify": ("buildkit.cli.wheels", "verify"),
     "show-wheel": ("buildkit.cli.wheels", "show_wheel"),

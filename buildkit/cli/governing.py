@@ -1,4 +1,4 @@
-"""``buildkit profile`` and ``simulate``: parse, call one story, print."""
+"""``buildkit profile``, ``report`` and ``simulate``: parse, call one story, print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from buildkit.sizes import parse_size
 if TYPE_CHECKING:
     from buildkit.request import Request
 
-__all__ = ["profile", "simulate"]
+__all__ = ["profile", "report", "simulate"]
 
 
 @click.command()
@@ -31,6 +31,51 @@ def profile(request: Request, recipes: tuple[Path, ...], as_json: bool) -> None:
     with kit_from(recipes, as_json=as_json) as kit:
         text = profile_last(request, kit)
     click.echo(text, nl=False)
+
+
+@click.command()
+@request_options
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with the charts."
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a trace for Perfetto or chrome://tracing.",
+)
+def report(
+    request: Request,
+    recipes: tuple[Path, ...],
+    as_json: bool,
+    html: Path | None,
+    trace: Path | None,
+) -> None:
+    """Print what the last build of a recipe did with its time and memory.
+
+    Example: buildkit report flash-attn --arch sm120 --html report.html
+    """
+    import json
+
+    from buildkit.governor.page import render_page
+    from buildkit.governor.summary import render_report, report_document
+    from buildkit.governor.trace import render_trace
+    from buildkit.reporting import place_text, report_last
+
+    with kit_from(recipes, as_json=as_json) as kit:
+        found = report_last(request, kit)
+    if html is not None:
+        place_text(render_page(found), html, option="--html")
+    if trace is not None:
+        place_text(render_trace(found), trace, option="--trace")
+    if as_json:
+        files = {"html": html and str(html), "trace": trace and str(trace)}
+        click.echo(json.dumps({**report_document(found), **files}))
+        return
+    click.echo(render_report(found))
+    for name, file in (("page", html), ("trace", trace)):
+        if file is not None:
+            click.echo(f"{name:<8} {file}")
 
 
 @click.command()

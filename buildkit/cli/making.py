@@ -15,6 +15,7 @@ from buildkit.request import SETTINGS, Request, cascade, parse_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from buildkit.governor.capacity import Capacity
     from buildkit.make import Drafted, Made
 
 __all__ = ["make", "plan", "shell"]
@@ -23,6 +24,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "offline": {"is_flag": True},
     "memory": {"metavar": "SIZE"},
     "jobs": {"metavar": "N"},
+    "hard_cap": {"metavar": "auto|on|off"},
 }
 
 
@@ -196,14 +198,24 @@ def _plan_document(
         "code": plan.code.name,
         "key": plan.key,
         "key_fields": {field.name: field.value for field in plan.key_fields},
-        "jobs": plan.jobs,
-        "capacity": drafted.capacity,
+        "capacity": _capacity_document(drafted.capacity),
         "isolation": isolation,
         "known_gaps": list(drafted.known_gaps),
         "not_passed_on": list(drafted.strays),
         "unpinned": [f"{source.description}: {source.reason}" for source in plan.unpinned],
         "cached": is_cached,
         "why": list(why),
+    }
+
+
+def _capacity_document(capacity: Capacity) -> dict[str, object]:
+    return {
+        "cap_bytes": capacity.cap_bytes,
+        "memory_bytes": capacity.memory_bytes,
+        "memory_source": capacity.memory_source,
+        "reserve_bytes": capacity.reserve_bytes,
+        "cpus": capacity.cpus,
+        "cpu_source": capacity.cpu_source,
     }
 
 
@@ -220,13 +232,15 @@ def _made_document(made: Made) -> dict[str, object]:
 
 
 def _render_plan(drafted: Drafted, isolation: str) -> str:
+    from buildkit.governor.capacity import render_capacity
+
     plan = drafted.plan
     label = f"+{plan.local_version}" if plan.local_version else ""
     lines = [
         f"recipe   {plan.recipe}",
         f"wheel    {plan.project} {plan.version}{label}",
         f"target   {plan.arch.name} ({plan.code.gencode})",
-        f"jobs     {plan.jobs}: {drafted.capacity}",
+        f"capacity {render_capacity(drafted.capacity)}",
         f"network  {isolation}",
         f"key      {plan.key}",
     ]

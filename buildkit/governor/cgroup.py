@@ -64,6 +64,15 @@ class Cgroup:
             return None
         return int(quota) / int(period), self._label(name)
 
+    def counts_children(self) -> bool:
+        """Tell whether its memory limit also holds for the groups below it."""
+        return self.version == 2 or self._text("memory.use_hierarchy") == "1"
+
+    def oom_kills(self) -> int:
+        """Return how many of its processes the kernel has killed for memory."""
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        return self._figure(name, "oom_kill") or 0
+
     def free_pids(self) -> int | None:
         """Return how many more processes and threads it may hold."""
         limit = self._number("pids.max")
@@ -83,7 +92,10 @@ class Cgroup:
         return int(text) if text.isdecimal() else None
 
     def _stat(self, key: str) -> int | None:
-        for line in self._text("memory.stat").splitlines():
+        return self._figure("memory.stat", key)
+
+    def _figure(self, file: str, key: str) -> int | None:
+        for line in self._text(file).splitlines():
             name, _, value = line.partition(" ")
             if name == key and value.isdecimal():
                 return int(value)

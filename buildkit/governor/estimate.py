@@ -75,6 +75,11 @@ class Call:
         """Calls that are likely alike: same directory, language and passes."""
         return str(PurePosixPath(self.unit.source).parent), self.language, self.passes
 
+    @property
+    def kin(self) -> tuple[str, str, int]:
+        """Calls that are alike at least in kind: whatever the directory."""
+        return "*", self.language, self.passes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -120,7 +125,7 @@ def estimate(
 
     :param history: Its last runs on this machine.
     :param profile: Units of the recipe's profile with its source.
-    :param shown: What calls of its group have taken in this build, also those that still run.
+    :param shown: What calls of its group, else of its kin, have taken in this build.
     :param prior: Of its language.
     """
     if history:

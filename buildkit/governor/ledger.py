@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from buildkit.governor.policy import (
+    SHARED_ATTEMPTS,
     Kill,
+    Limit,
     Pause,
     Resume,
     Running,
@@ -26,13 +28,26 @@ from buildkit.governor.policy import (
 if TYPE_CHECKING:
     from buildkit.governor.policy import Decision
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Load"]
 
 #: A job counts as growing until it has not grown for so long, or for this share of its age if that
 #: is longer; and growing means by at least so much.
 GROWTH_SECONDS = 2.0
 GROWTH_WINDOW_SHARE = 0.05
 GROWTH_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the jobs of a build do at one moment."""
+
+    running: int
+    paused: int
+    waiting: int
+    held_bytes: int
+    cap_bytes: int
+    seconds_left: float
+    """The least that its jobs which have arrived will still take."""
 
 
 @dataclass(slots=True)
@@ -72,11 +87,15 @@ class _Entry:
 
 
 class Ledger:
-    """Waiting and running jobs under one cap."""
+    """Waiting and running jobs of one or several builds under one cap.
+
+    :param cap_bytes: What all jobs together may hold.
+    """
 
     def __init__(self, *, cap_bytes: int, cpus: int) -> None:
         self._cap_bytes = cap_bytes
         self._cpus = cpus
+        self._limits: dict[str, Limit] = {}
         self._waiting: dict[int, Waiting] = {}
         self._running: dict[int, _Entry] = {}
         self._attempts: dict[int, int] = {}
@@ -96,6 +115,59 @@ class Ledger:
     def held_bytes(self) -> int:
         """What all running jobs hold, as last measured."""
         return sum(entry.rss_bytes for entry in self._running.values())
+
+    def revise(self, job: int, *, peak_bytes: int, seconds: float) -> None:
+        """Expect something else of a job that waits; its raised peak after a failure stays."""
+        wish = self._waiting.get(job)
+        if wish is not None and job not in self._attempts:
+            self._waiting[job] = replace(wish, peak_bytes=peak_bytes, seconds=seconds)
+
+    def is_running(self, job: int) -> bool:
+        """Tell whether a job was started and has not ended or been put back."""
+        return job in self._running
+
+    def limit(self, build: str, limit: Limit) -> None:
+        """Say what the jobs of one build may use.
+
+        All together they may use what is shared, or what the build of the largest limit may if
+        that is less. CPUs are only shared out: a build may ask for more jobs than there are.
+        """
+        self._limits[build] = limit
+        self._cpus = max(self._cpus, limit.cpus)
+
+    def _cap(self) -> int:
+        builds = {wish.build for wish in self._waiting.values()}
+        builds |= {entry.wish.build for entry in self._running.values()}
+        limits = [self._limits.get(build) for build in builds]
+        if not limits or None in limits:
+            return self._cap_bytes
+        largest = max(limit.memory_bytes for limit in limits if limit is not None)
+        return min(self._cap_bytes, largest)
+
+    def load(self, build: str) -> Load:
+        """Return what the jobs of one build do at this moment."""
+        running = [entry for entry in self._running.values() if entry.wish.build == build]
+        waiting = [wish for wish in self._waiting.values() if wish.build == build]
+        left = [max(0.0, entry.wish.seconds - entry.active_seconds) for entry in running]
+        area = sum(
+            seconds * entry.wish.peak_bytes for seconds, entry in zip(left, running, strict=True)
+        ) + sum(wish.seconds * wish.peak_bytes for wish in waiting)
+        work = sum(left) + sum(wish.seconds for wish in waiting)
+        limit = self._limits.get(build, Limit(memory_bytes=self._cap_bytes, cpus=self._cpus))
+        cap_bytes = min(self._cap_bytes, limit.memory_bytes)
+        return Load(
+            running=sum(not entry.is_paused for entry in running),
+            paused=sum(entry.is_paused for entry in running),
+            waiting=len(waiting),
+            held_bytes=sum(entry.rss_bytes for entry in running),
+            cap_bytes=cap_bytes,
+            seconds_left=max(
+                work / limit.cpus,
+                area / cap_bytes,
+                max((wish.seconds for wish in waiting), default=0.0),
+                max(left, default=0.0),
+            ),
+        )
 
     def arrive(
         self, *, build: str, peak_bytes: int, seconds: float, now: float, cpus: int = 1
@@ -118,6 +190,11 @@ class Ledger:
         )
         return job
 
+    def adopt(self, job: int, *, elapsed_seconds: float, now: float) -> None:
+        """Enter a waiting job as running: another governor had started it."""
+        self._enter(Start(job), now)
+        self._running[job].active_seconds = elapsed_seconds
+
     def measure(self, job: int, rss_bytes: int, now: float) -> None:
         """Enter what the process tree of a running job holds."""
         entry = self._running[job]
@@ -132,10 +209,13 @@ class Ledger:
         self._running.pop(job, None)
         self._attempts.pop(job, None)
 
-    def requeue(self, job: int, now: float) -> None:
-        """Let a running job that was ended for memory wait again, with a raised peak."""
+    def requeue(self, job: int, now: float, *, is_alone: bool = False) -> None:
+        """Let a running job that was ended for memory wait again, with a raised peak.
+
+        :param is_alone: Let nothing run beside it the next time.
+        """
         entry = self._running.pop(job)
-        self._attempts[job] = self._attempts.get(job, 0) + 1
+        self._attempts[job] = SHARED_ATTEMPTS if is_alone else self._attempts.get(job, 0) + 1
         peak = raised_peak(
             entry.wish.peak_bytes, entry.seen_bytes, self._attempts[job], self._cap_bytes
         )
@@ -153,9 +233,10 @@ class Ledger:
                 now_seconds=now,
                 waiting=tuple(self._waiting.values()),
                 running=tuple(entry.seen(now) for entry in self._running.values()),
-                cap_bytes=self._cap_bytes,
+                cap_bytes=self._cap(),
                 headroom_bytes=headroom_bytes,
                 cpus=self._cpus,
+                limits=self._limits,
             )
         )
         for decision in decisions:

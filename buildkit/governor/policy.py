@@ -17,11 +17,16 @@ and at last the job that is cheapest to repeat is killed. The oldest job always 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "Decision",
     "Kill",
+    "Limit",
     "Pause",
     "Resume",
     "Running",
@@ -116,6 +121,14 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What one build of several may use of what they share."""
+
+    memory_bytes: int
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """Everything that a decision depends on."""
 
@@ -127,6 +140,17 @@ class State:
     headroom_bytes: int
     """What can be taken right now before the machine or its container is out of memory."""
     cpus: int
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    """By build; one that is not named may use everything."""
+
+    def limit_of(self, build: str) -> Limit:
+        """Return what a build may use, which is never more than there is."""
+        limit = self.limits.get(build)
+        if limit is None:
+            return Limit(memory_bytes=self.cap_bytes, cpus=self.cpus)
+        return Limit(
+            memory_bytes=min(limit.memory_bytes, self.cap_bytes), cpus=min(limit.cpus, self.cpus)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +194,10 @@ Decision = Start | Pause | Resume | Kill | TooBig
 
 def decide(state: State) -> tuple[Decision, ...]:
     """Return what to do now, in this order. The same state gives the same decisions."""
-    if len(state.running) == 1 and state.running[0].rss_bytes > state.cap_bytes:
-        return (TooBig(state.running[0].job, state.running[0].rss_bytes),)
+    if len(state.running) == 1:
+        alone = state.running[0]
+        if alone.rss_bytes > state.limit_of(alone.build).memory_bytes and not alone.is_ending:
+            return (TooBig(alone.job, alone.rss_bytes),)
     if relief := _relieve(state):
         return relief
     if _is_collecting(state) or any(job.is_paused for job in state.running):
@@ -251,34 +277,69 @@ class _Room:
 
 
 def _admit(state: State) -> tuple[Decision, ...]:
-    room = _Room(
-        min(
-            state.cap_bytes - sum(job.claim_bytes for job in state.running),
-            state.headroom_bytes - sum(job.owed_bytes for job in state.running),
-        ),
-        state.cpus - sum(job.cpus for job in state.running),
-    )
-    running = list(state.running)
+    offer = _Offer(state)
     started: list[Decision] = []
-    at_reservation: tuple[float, _Room] | None = None
     for wish in _in_order(state):
-        if room.cpus <= 0 and running:
+        if offer.is_full:
             break
-        job = _within_reach(wish, state)
-        if running and not room.holds(job):
-            if at_reservation is None:
-                at_reservation = _reservation(job, running, room)
-            continue
-        if at_reservation is not None:
-            moment, spare = at_reservation
-            if job.seconds > moment:
-                if not spare.holds(job):
-                    continue
-                at_reservation = (moment, spare.less(job))
-        started.append(Start(job.job))
-        room = room.less(job)
-        running.append(_just_started(job))
+        if offer.takes(_within_reach(wish, state)):
+            started.append(Start(wish.job))
     return tuple(started)
+
+
+class _Offer:
+    """What can be given to waiting jobs, asked one by one in their order."""
+
+    def __init__(self, state: State) -> None:
+        self._room = _Room(
+            min(
+                state.cap_bytes - sum(job.claim_bytes for job in state.running),
+                state.headroom_bytes - sum(job.owed_bytes for job in state.running),
+            ),
+            state.cpus - sum(job.cpus for job in state.running),
+        )
+        self._allowances = {build: _allowance(build, state) for build in state.limits}
+        self._running = list(state.running)
+        self._at_reservation: tuple[float, _Room] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._room.cpus <= 0 and bool(self._running)
+
+    def takes(self, job: Waiting) -> bool:
+        """Take a job if there is room; the first that finds none gets the reservation."""
+        if self._is_beyond_allowance(job):
+            return False  # its own build is in its way, which holds up nobody else
+        if self._running and not self._room.holds(job):
+            if self._at_reservation is None:
+                self._at_reservation = _reservation(job, self._running, self._room)
+            return False
+        if self._at_reservation is not None and job.seconds > self._at_reservation[0]:
+            moment, spare = self._at_reservation
+            if not spare.holds(job):
+                return False
+            self._at_reservation = (moment, spare.less(job))
+        self._room = self._room.less(job)
+        if job.build in self._allowances:
+            self._allowances[job.build] = self._allowances[job.build].less(job)
+        self._running.append(_just_started(job))
+        return True
+
+    def _is_beyond_allowance(self, job: Waiting) -> bool:
+        allowance = self._allowances.get(job.build)
+        if allowance is None or allowance.holds(job):
+            return False
+        return any(other.build == job.build for other in self._running)
+
+
+def _allowance(build: str, state: State) -> _Room:
+    """Return what is left of a build's own limit."""
+    limit = state.limit_of(build)
+    own = [job for job in state.running if job.build == build]
+    return _Room(
+        limit.memory_bytes - sum(job.claim_bytes for job in own),
+        limit.cpus - sum(job.cpus for job in own),
+    )
 
 
 def _in_order(state: State) -> list[Waiting]:
@@ -294,11 +355,12 @@ def _in_order(state: State) -> list[Waiting]:
 
 
 def _within_reach(job: Waiting, state: State) -> Waiting:
-    """Expect no more of a job than the machine has: it then runs alone."""
-    if job.peak_bytes <= state.cap_bytes and job.cpus <= state.cpus:
+    """Expect no more of a job than its build may use: it then runs alone there."""
+    limit = state.limit_of(job.build)
+    if job.peak_bytes <= limit.memory_bytes and job.cpus <= limit.cpus:
         return job
     return replace(
-        job, peak_bytes=min(job.peak_bytes, state.cap_bytes), cpus=min(job.cpus, state.cpus)
+        job, peak_bytes=min(job.peak_bytes, limit.memory_bytes), cpus=min(job.cpus, limit.cpus)
     )
 
 

@@ -171,6 +171,33 @@ std::optional<Args> ExpandResponses(const Args& args, bool is_nvcc) {
   return expanded;
 }
 
+Args WithJobs(const Args& args, int jobs) {
+  if (jobs <= 0) return args;
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
+  };
+  Args result{"-j" + std::to_string(jobs)};
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string_view arg = args[i];
+    if (arg == "--") {  // make: the rest are targets
+      result.insert(result.end(), args.begin() + i, args.end());
+      break;
+    }
+    bool is_ours = false;
+    for (const std::string_view flag : {"-j", "--jobs", "-l", "--load-average", "--max-load"}) {
+      if (arg == flag) {
+        is_ours = true;
+        if (i + 1 < args.size() && is_number(args[i + 1])) ++i;
+      } else if (flag[1] != '-' ? StartsWith(arg, flag) && is_number(arg.substr(2))
+                                : StartsWith(arg, flag) && arg[flag.size()] == '=') {
+        is_ours = true;
+      }
+    }
+    if (!is_ours) result.push_back(args[i]);
+  }
+  return result;
+}
+
 Call Describe(std::string_view compiler, const Args& args) {
   Call call;
   const std::string_view name = BaseName(compiler);

@@ -37,6 +37,11 @@ Args ParseResponse(std::string_view text);
 // there is none or one cannot be read. `args` is without the compiler itself.
 std::optional<Args> ExpandResponses(const Args& args, bool is_nvcc);
 
+// The arguments of ninja or make with `-j` set to `jobs`, and without `-l`, which would hold jobs
+// back by the load average; unchanged if `jobs` is 0.
+// Source: ninja manual, "Running Ninja"; GNU make manual, "Options Summary".
+Args WithJobs(const Args& args, int jobs);
+
 // Reads what a call of `compiler` with `args` is about.
 Call Describe(std::string_view compiler, const Args& args);
 

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace bk {
 namespace {
@@ -40,6 +41,14 @@ void ParseLine(std::string_view key, std::string_view value, Config* config) {
     }
   } else if (key == "records") {
     config->records = value;
+  } else if (key == "governor") {
+    config->governor = value;
+  } else if (key == "build") {
+    config->build = value;
+  } else if (key == "slots") {
+    config->slots = std::atoi(std::string(value).c_str());
+  } else if (key == "jobs") {
+    config->jobs = std::atoi(std::string(value).c_str());
   }
 }
 
@@ -74,7 +83,9 @@ std::optional<Config> ReadConfig(const char* path) {
   size_t count;
   while ((count = std::fread(block, 1, sizeof block, file)) > 0) text.append(block, count);
   std::fclose(file);
-  return ParseConfig(text);
+  Config config = ParseConfig(text);
+  config.path = path;
+  return config;
 }
 
 }  // namespace bk

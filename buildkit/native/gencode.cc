@@ -1,6 +1,7 @@
 #include "gencode.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 namespace bk {
@@ -193,6 +194,21 @@ Decision Pin(const Target& target, bool compiles_cuda, Args* args) {
   if (gencodes.empty()) return WithoutAccepted(target, found, args);
   Rewrite(found, gencodes, args);
   return Decision::kPinned;
+}
+
+int PassesAtOnce(const Args& args) {
+  std::vector<std::string> targets;
+  for (const Entry& entry : Find(args).entries) AddOnce(entry.arch, &targets);
+  int threads = 1;
+  for (size_t i = 0; i < args.size(); ++i) {
+    for (const std::string_view flag : {"--threads", "-t"}) {
+      if (args[i] == flag && i + 1 < args.size()) threads = std::atoi(args[i + 1].c_str());
+      const std::string joined = std::string(flag) + "=";
+      if (StartsWith(args[i], joined)) threads = std::atoi(args[i].c_str() + joined.size());
+    }
+  }
+  const int passes = std::max(1, static_cast<int>(targets.size()));
+  return threads <= 0 ? passes : std::min(threads, passes);
 }
 
 }  // namespace bk

@@ -33,4 +33,8 @@ struct Target {
 // own default.
 Decision Pin(const Target& target, bool compiles_cuda, Args* args);
 
+// How many compiler passes of an nvcc call run at the same time: as many as `--threads` allows and
+// the call has targets. Source: nvcc manual, "--threads"; it is ignored for a single target.
+int PassesAtOnce(const Args& args);
+
 }  // namespace bk

@@ -5,6 +5,7 @@
 // private /proc, and its first process reaps, forwards signals and passes the status on: when
 // bk-isolate dies, however it dies, the kernel ends everything in it. Without a process namespace
 // bk-isolate inherits orphans and ends them itself; only its own SIGKILL could leave some.
+// --cgroup enters a control group first, by its cgroup.procs file.
 // Source: namespaces(7), user_namespaces(7), pid_namespaces(7).
 #include <net/if.h>
 #include <netinet/in.h>
@@ -28,7 +29,7 @@ namespace {
 constexpr int kUnable = 125;
 
 constexpr char kHelp[] =
-    "Usage: bk-isolate [--no-network] [--pid] [--best-effort] -- COMMAND...\n"
+    "Usage: bk-isolate [--no-network] [--pid] [--best-effort] [--cgroup FILE] -- COMMAND...\n"
     "       bk-isolate --probe     print what is possible here: network, pid\n";
 
 struct Wish {
@@ -209,6 +210,12 @@ int main(int argc, char** argv) {
       wish.pid = true;
     } else if (arg == "--best-effort") {
       is_best_effort = true;
+    } else if (arg == "--cgroup" && i + 1 < argc) {
+      // 0 stands for the process that writes. Source: cgroups(7).
+      if (!WriteFile(argv[++i], "0")) {
+        std::fprintf(stderr, "bk-isolate: %s: %s\n", argv[i], std::strerror(errno));
+        return kUnable;
+      }
     } else if (arg == "--probe") {
       if (IsPossible({true, false})) std::puts("network");
       if (IsPossible({false, true})) std::puts("pid");

@@ -2,18 +2,25 @@
 //
 // Called as `bk-launch COMPILER ARGS...` by CMake, or under a compiler's name by a link in the
 // build's shim directory. BK_LAUNCH_CONFIG names what to do; without it the compiler just runs.
-// A compiler that a launched compiler calls (nvcc calls gcc) is not launched again.
+// A compiler that a launched compiler calls (nvcc calls gcc) is not launched again. Under the names
+// of ninja and make it only sets how many jobs they offer at the same time.
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "admit.h"
 #include "config.h"
 #include "process.h"
 #include "record.h"
+#include "scratch.h"
 
 namespace {
+
+// How often a call is tried that the kernel kills.
+constexpr int kAttempts = 3;
 
 constexpr char kHelp[] =
     "Usage: bk-launch COMPILER ARGS...        run a compiler as BK_LAUNCH_CONFIG says\n"
@@ -69,16 +76,60 @@ int Explain(const bk::Config& config, const std::string& compiler, const bk::Arg
   return 0;
 }
 
+double Now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Whether a call that was cut short runs again. The governor sees to it that a call which it ended
+// twice runs alone; the kernel may have its reasons three times.
+bool IsRepeated(bk::Cut cut, int attempt) {
+  return cut == bk::Cut::kGovernor || (cut == bk::Cut::kKernel && attempt < kAttempts);
+}
+
 int Launch(const bk::Config& config, const std::string& compiler, const bk::Args& given) {
   const Rewritten rewritten = Rewrite(config, compiler, given);
+  const bk::Call& call = rewritten.call;
   bk::Args argv{compiler};
   argv.insert(argv.end(), rewritten.args.begin(), rewritten.args.end());
-  const bk::Outcome outcome = bk::Run(argv);
-  if (!config.records.empty()) {
-    bk::AppendRecord(config.records, bk::RenderRecord(rewritten.call, bk::BaseName(compiler),
-                                                      rewritten.args, rewritten.decision, outcome));
+  bk::Subject subject{call, std::string(bk::BaseName(compiler)),
+                      bk::FlagsDigest(rewritten.args, call), rewritten.decision};
+  // Questions such as `nvcc --version`, and CMake's try-outs, cost nothing.
+  const bool is_governed = !IsTryOut(call) && (!call.source.empty() || !call.output.empty());
+  const int passes = call.is_nvcc ? bk::PassesAtOnce(rewritten.args) : 1;
+  bk::Admission admission(is_governed ? config.governor : "", config.slots, config.path,
+                          bk::RenderAsk(config.build, call, subject.flags, passes));
+  while (true) {
+    const double asked = Now();
+    admission.Wait();
+    subject.waited_seconds = Now() - asked;
+    const bk::Scratch scratch;
+    const bk::Outcome outcome = bk::Run(argv, scratch.path(), &admission);
+    if (!config.records.empty()) {
+      bk::AppendRecord(config.records, bk::RenderRecord(subject, outcome));
+    }
+    if (is_governed && IsRepeated(outcome.cut, subject.attempt)) {
+      admission.Out(bk::Name(outcome.cut), outcome.peak_bytes);
+      ++subject.attempt;
+      continue;
+    }
+    bk::Release(outcome);
+    if (outcome.cut == bk::Cut::kCap) {
+      std::fprintf(stderr, "bk-launch: %s alone needs more memory than the build may use\n",
+                   call.source.empty() ? call.output.c_str() : call.source.c_str());
+    }
+    admission.End(outcome.status, outcome.peak_bytes,
+                  outcome.wall_seconds - outcome.paused_seconds);
+    return outcome.status;
   }
-  return outcome.status;
+}
+
+// Stands before ninja or make: `-j` is the governor's business, whatever a project has computed.
+int RunBuildTool(const bk::Config& config, const std::string& tool, const bk::Args& given) {
+  bk::Args argv = bk::WithJobs(given, config.jobs);
+  argv.insert(argv.begin(), tool);
+  return bk::Exec(argv);
 }
 
 }  // namespace
@@ -111,6 +162,7 @@ int main(int argc, char** argv) {
   }
   if (explains) return Explain(config.value_or(bk::Config{}), compiler, args);
   const bool is_nested = std::getenv("BK_LAUNCH_NESTED") != nullptr;
+  if (config && (self == "ninja" || self == "make")) return RunBuildTool(*config, compiler, args);
   if (config && !is_nested) return Launch(*config, compiler, args);
   args.insert(args.begin(), compiler);
   return bk::Exec(args);

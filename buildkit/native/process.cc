@@ -16,6 +16,8 @@
 #include <cstring>
 #include <vector>
 
+#include "ending.h"
+#include "meter.h"
 #include "usage.h"
 
 namespace bk {
@@ -24,14 +26,24 @@ namespace {
 // As much of a compiler's messages as a person wants to see in one error.
 constexpr size_t kTailBytes = 8192;
 
+// Messages are held back until it is known that the call is not repeated, but no more than this.
+constexpr size_t kHeldBytes = size_t{1} << 20;
+
 // Milliseconds between samples of memory: dense while a short call runs, then cheap.
 constexpr int kFirstPauseMs = 4;
 constexpr int kLastPauseMs = 50;
 
 volatile sig_atomic_t group = 0;
 
+// A paused compiler must wake up to see the signal; between two attempts the launcher itself ends.
 void Forward(int number) {
-  if (group > 0) kill(-group, number);
+  if (group > 0) {
+    kill(-group, number);
+    kill(-group, SIGCONT);
+  } else {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
 }
 
 double Now(clockid_t clock) {
@@ -62,24 +74,40 @@ void WriteAll(int file, const char* data, size_t size) {
   }
 }
 
-// Passes on what the compiler wrote; false at the end of the pipe.
-bool Drain(int pipe, std::string* tail) {
+// Takes what the compiler wrote; false at the end of the pipe.
+bool Drain(int pipe, Outcome* outcome) {
   char block[16384];
   const ssize_t count = read(pipe, block, sizeof block);
   if (count == 0) return false;
   if (count < 0) return errno == EINTR || errno == EAGAIN;
-  WriteAll(STDERR_FILENO, block, static_cast<size_t>(count));
+  outcome->stderr_held.append(block, static_cast<size_t>(count));
+  if (outcome->stderr_held.size() > kHeldBytes) {
+    Release(*outcome);
+    outcome->stderr_held.clear();
+  }
+  std::string* tail = &outcome->stderr_tail;
   tail->append(block, static_cast<size_t>(count));
   if (tail->size() > 2 * kTailBytes) tail->erase(0, tail->size() - kTailBytes);
   return true;
 }
 
-[[noreturn]] void Child(const Args& argv, pid_t parent, int errors) {
+// A compiler is what the kernel should end when memory is gone, not the build tool.
+// Source: proc(5), "oom_score_adj"; raising one's own needs no privilege.
+void OfferToKernel() {
+  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  WriteAll(file, "500", 3);
+  close(file);
+}
+
+[[noreturn]] void Child(const Args& argv, const std::string& temporary, pid_t parent, int errors) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(128 + SIGKILL);
   if (errors >= 0) dup2(errors, STDERR_FILENO);
   setenv("BK_LAUNCH_NESTED", "1", 1);
+  if (!temporary.empty()) setenv("TMPDIR", temporary.c_str(), 1);
+  OfferToKernel();
   _exit(Exec(argv));
 }
 
@@ -90,32 +118,91 @@ void ForwardSignals() {
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaction(number, &action, nullptr);
 }
 
-// Waits until the child has ended, sampling its tree; returns the peak.
-uint64_t Watch(pid_t child, int errors, std::string* tail) {
-  const int handle = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
-  uint64_t peak = 0;
-  int pause_ms = kFirstPauseMs;
-  bool is_open = errors >= 0;
-  while (true) {
-    pollfd files[2] = {{is_open ? errors : -1, POLLIN, 0}, {handle, POLLIN, 0}};
-    const int ready = poll(files, 2, pause_ms);
-    if (ready == 0) {
-      peak = std::max(peak, TreeBytes(child));
-      pause_ms = std::min(2 * pause_ms, kLastPauseMs);
+// The running compiler, under the eyes of the governor.
+class Watch {
+ public:
+  Watch(pid_t child, int errors, Admission* admission, Outcome* outcome)
+      : child_(child), errors_(errors), admission_(admission), outcome_(outcome) {}
+
+  // Returns when the compiler has ended; it is not reaped yet.
+  void UntilEnd() {
+    const int handle = static_cast<int>(syscall(SYS_pidfd_open, child_, 0));
+    int pause_ms = kFirstPauseMs;
+    bool is_open = errors_ >= 0;
+    while (true) {
+      pollfd files[3] = {{is_open ? errors_ : -1, POLLIN, 0},
+                         {handle, POLLIN, 0},
+                         {admission_->socket(), POLLIN, 0}};
+      const int ready = poll(files, 3, pause_ms);
+      if (ready == 0) {
+        Sample();
+        pause_ms = std::min(2 * pause_ms, kLastPauseMs);
+      }
+      if (is_open && files[0].revents != 0) is_open = Drain(errors_, outcome_);
+      if (files[2].revents != 0) Obey();
+      if (HasEnded()) break;
     }
-    if (is_open && files[0].revents != 0) is_open = Drain(errors, tail);
-    siginfo_t info{};
-    const bool has_ended =
-        waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        info.si_pid == child;
-    if (has_ended) break;
+    // What is still in the pipe; a daemon that holds it open is not waited for.
+    pollfd rest = {errors_, POLLIN, 0};
+    while (is_open && poll(&rest, 1, 0) > 0) is_open = Drain(errors_, outcome_);
+    if (handle >= 0) close(handle);
+    Resume();
+    outcome_->peak_bytes = meter_.peak_bytes();
+    outcome_->byte_seconds = meter_.byte_seconds();
+    outcome_->samples = meter_.points();
   }
-  // What is still in the pipe; a daemon that holds it open is not waited for.
-  pollfd rest = {errors, POLLIN, 0};
-  while (is_open && poll(&rest, 1, 0) > 0) is_open = Drain(errors, tail);
-  if (handle >= 0) close(handle);
-  return peak;
-}
+
+ private:
+  double Elapsed() const { return Now(CLOCK_MONOTONIC) - start_; }
+
+  void Sample() {
+    const uint64_t bytes = TreeBytes(child_);
+    meter_.Add(Elapsed(), bytes);
+    admission_->Tell(bytes, Elapsed());
+  }
+
+  bool HasEnded() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == child_;
+  }
+
+  void Obey() {
+    for (Order order = admission_->Next(); order != Order::kNone; order = admission_->Next()) {
+      switch (order) {
+        case Order::kPause:
+          kill(-child_, SIGSTOP);
+          if (paused_since_ < 0) paused_since_ = Elapsed();
+          break;
+        case Order::kContinue:
+          kill(-child_, SIGCONT);
+          Resume();
+          break;
+        case Order::kKill:
+        case Order::kTooBig:
+          outcome_->cut = order == Order::kKill ? Cut::kGovernor : Cut::kCap;
+          kill(-child_, SIGKILL);
+          break;
+        case Order::kStart:
+        case Order::kNone:
+          break;
+      }
+    }
+  }
+
+  void Resume() {
+    if (paused_since_ >= 0) outcome_->paused_seconds += Elapsed() - paused_since_;
+    paused_since_ = -1;
+  }
+
+  pid_t child_;
+  int errors_;
+  Admission* admission_;
+  Outcome* outcome_;
+  Meter meter_;
+  double start_ = Now(CLOCK_MONOTONIC);
+  double paused_since_ = -1;
+};
 
 }  // namespace
 
@@ -126,7 +213,25 @@ int Exec(const Args& argv) {
   return 127;
 }
 
-Outcome Run(const Args& argv) {
+void Release(const Outcome& outcome) {
+  WriteAll(STDERR_FILENO, outcome.stderr_held.data(), outcome.stderr_held.size());
+}
+
+const char* Name(Cut cut) {
+  switch (cut) {
+    case Cut::kNone:
+      return "";
+    case Cut::kGovernor:
+      return "governor";
+    case Cut::kKernel:
+      return "kernel";
+    case Cut::kCap:
+      return "cap";
+  }
+  return "";
+}
+
+Outcome Run(const Args& argv, const std::string& temporary, Admission* admission) {
   Outcome outcome;
   int errors[2] = {-1, -1};
   if (pipe2(errors, O_CLOEXEC) != 0) errors[0] = errors[1] = -1;
@@ -139,12 +244,13 @@ Outcome Run(const Args& argv) {
     outcome.status = 126;
     return outcome;
   }
-  if (child == 0) Child(argv, parent, errors[1]);
+  if (child == 0) Child(argv, temporary, parent, errors[1]);
   setpgid(child, child);
   group = child;
   ForwardSignals();
   if (errors[1] >= 0) close(errors[1]);
-  outcome.peak_bytes = Watch(child, errors[0], &outcome.stderr_tail);
+  admission->Began();
+  Watch(child, errors[0], admission, &outcome).UntilEnd();
   int status = 0;
   rusage usage{};
   while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
@@ -161,6 +267,10 @@ Outcome Run(const Args& argv) {
     kill(-child, SIGKILL);  // what the compiler had started must not outlive it
   } else {
     outcome.status = WEXITSTATUS(status);
+  }
+  if (outcome.status == 0) outcome.cut = Cut::kNone;  // it was quicker than the order
+  if (outcome.cut == Cut::kNone && WasKilled(outcome.status, outcome.stderr_tail)) {
+    outcome.cut = Cut::kKernel;
   }
   if (outcome.stderr_tail.size() > kTailBytes) {
     outcome.stderr_tail.erase(0, outcome.stderr_tail.size() - kTailBytes);

@@ -39,6 +39,18 @@ std::string Number(double value) {
   return text;
 }
 
+// `[[0.1,12],...]`: seconds and MiB.
+std::string Points(const std::vector<std::pair<double, uint64_t>>& samples) {
+  std::string json = "[";
+  for (const auto& [seconds, bytes] : samples) {
+    char point[48];
+    std::snprintf(point, sizeof point, "%s[%.2f,%" PRIu64 "]", json.size() > 1 ? "," : "", seconds,
+                  bytes >> 20);
+    json += point;
+  }
+  return json + "]";
+}
+
 }  // namespace
 
 std::string JsonString(std::string_view text) {
@@ -85,19 +97,24 @@ std::string FlagsDigest(const Args& args, const Call& call) {
   return text;
 }
 
-std::string RenderRecord(const Call& call, std::string_view tool, const Args& args,
-                         Decision decision, const Outcome& outcome) {
-  std::string json = "{\"source\":" + JsonString(call.source);
-  json += ",\"output\":" + JsonString(call.output);
-  json += ",\"tool\":" + JsonString(tool);
-  json += ",\"decision\":" + JsonString(Name(decision));
+std::string RenderRecord(const Subject& subject, const Outcome& outcome) {
+  std::string json = "{\"source\":" + JsonString(subject.call.source);
+  json += ",\"output\":" + JsonString(subject.call.output);
+  json += ",\"tool\":" + JsonString(subject.tool);
+  json += ",\"decision\":" + JsonString(Name(subject.decision));
   json += ",\"start\":" + Number(outcome.start_seconds);
   json += ",\"wall_seconds\":" + Number(outcome.wall_seconds);
   json += ",\"cpu_seconds\":" + Number(outcome.cpu_seconds);
   json += ",\"peak_bytes\":" + std::to_string(outcome.peak_bytes);
   json += ",\"status\":" + std::to_string(outcome.status);
   json += ",\"stderr\":" + JsonString(outcome.status == 0 ? "" : outcome.stderr_tail);
-  json += ",\"flags\":" + JsonString(FlagsDigest(args, call));
+  json += ",\"flags\":" + JsonString(subject.flags);
+  json += ",\"waited_seconds\":" + Number(subject.waited_seconds);
+  json += ",\"paused_seconds\":" + Number(outcome.paused_seconds);
+  json += ",\"byte_seconds\":" + Number(outcome.byte_seconds);
+  json += ",\"memory\":" + Points(outcome.samples);
+  json += ",\"ended\":" + JsonString(Name(outcome.cut));
+  json += ",\"attempt\":" + std::to_string(subject.attempt);
   return json + "}\n";
 }
 

@@ -16,9 +16,18 @@ std::string JsonString(std::string_view text);
 // source apart. FNV-1a, 64 bits, hexadecimal.
 std::string FlagsDigest(const Args& args, const Call& call);
 
-// The record of a call, with its line end.
-std::string RenderRecord(const Call& call, std::string_view tool, const Args& args,
-                         Decision decision, const Outcome& outcome);
+// What a record holds of a call besides its outcome.
+struct Subject {
+  const Call& call;
+  std::string tool;
+  std::string flags;  // as FlagsDigest gives them
+  Decision decision;
+  int attempt = 1;
+  double waited_seconds = 0;  // for the governor
+};
+
+// The record of one attempt of a call, with its line end.
+std::string RenderRecord(const Subject& subject, const Outcome& outcome);
 
 // Appends in one write, so that records of calls that end together do not mix; a failure is told
 // and changes nothing else.

@@ -148,8 +148,6 @@ class Build(_Strict, frozen=True, kw_only=True, rename="kebab"):
     """PEP 517 config settings."""
     arch_environment: dict[str, Literal["torch", "number", "flashinfer", "cmake"]] = {}
     """Variables that take the GPU target, and in which spelling."""
-    jobs_environment: tuple[str, ...] = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
-    """Variables that take the number of parallel jobs."""
 
 
 class Toolchain(_Strict, frozen=True, kw_only=True, rename="kebab"):

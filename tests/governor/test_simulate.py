@@ -51,8 +51,17 @@ def test_true_estimates_never_pass_the_cap_and_no_job_starves(units):
     assert done.makespan_seconds <= 3 * best + 1
 
 
-@given(any_units, st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=100)
+#: Units that grow by no more between two samples than lies between the cap and the machine's end:
+#: what happens within one sample nobody can answer.
+slow_units = st.lists(
+    st.builds(unit, st.integers(20, 200).map(float), st.integers(1, CAP), st.integers(1, 2)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(slow_units, st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=200)
 def test_wrong_estimates_are_survived(units, chance):
     done = replay_governed(units, off_by(units, 0.3, chance), MACHINE)
     assert isinstance(done, Finished)

@@ -1,0 +1,191 @@
+"""One governor per machine and user: the first ``make`` serves, the others join.
+
+What enters: a directory that all makes of a user on one machine share, and the capacity. What
+leaves: while the block runs, a governor answers at the directory's socket. Whoever holds the lock
+beside it serves; a make that joined takes over when the one that served has ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import socket
+import threading
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from buildkit.digest import digest_value
+from buildkit.governor.capacity import read_headroom
+from buildkit.governor.ledger import Ledger, Load
+from buildkit.governor.server import BACKLOG, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from buildkit.events import Events
+    from buildkit.governor.capacity import Capacity
+
+__all__ = ["governed", "machine_name", "offered_jobs", "read_load"]
+
+#: Seconds between two looks whether the governor of another make has ended. Launchers wait longer
+#: before they fall back to lock slots.
+TAKEOVER_SECONDS = 0.2
+
+#: What a call that waits costs beside the build tool: a shell and a launcher.
+#: Source: benchmarks/governor_cost.py.
+WAITING_BYTES = 1 << 20
+WAITING_PIDS = 2
+
+#: A call that runs: launcher, shell, nvcc and what it starts.
+RUNNING_PIDS = 8
+
+#: Calls that are offered per CPU, so that the order has something to choose from, and the most.
+OFFERED_PER_CPU = 32
+MOST_OFFERED = 1024
+
+#: Part of the cap that waiting calls may cost.
+WAITING_SHARE = 0.03
+
+
+def machine_name() -> str:
+    """Return a name that differs between machines, and between containers of one machine.
+
+    A cache directory may be shared by both, memory is not: a process namespace is as good a sign
+    of a container as there is. Source: random(4), "boot_id"; namespaces(7).
+    """
+    from pathlib import Path
+
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = socket.gethostname()
+    try:
+        namespace = Path("/proc/self/ns/pid").readlink().name
+    except OSError:
+        namespace = ""
+    return digest_value([boot, namespace, os.geteuid()])[:12]
+
+
+def offered_jobs(capacity: Capacity) -> int:
+    """Return the ``-j`` of the build tool: far above the CPUs, within processes and memory."""
+    bounds = [
+        max(64, OFFERED_PER_CPU * capacity.cpus),
+        MOST_OFFERED,
+        int(WAITING_SHARE * capacity.cap_bytes / WAITING_BYTES),
+        _descriptors() - 64,
+    ]
+    if capacity.free_pids is not None:
+        bounds.append((capacity.free_pids - RUNNING_PIDS * capacity.cpus) // WAITING_PIDS)
+    return max(capacity.cpus + 1, min(bounds))
+
+
+@contextmanager
+def governed(
+    folder: Path,
+    capacity: Capacity,
+    *,
+    events: Events,
+    headroom: Callable[[], int] = read_headroom,
+) -> Iterator[None]:
+    """See to it that a governor serves in ``folder`` while the block runs.
+
+    A governor that cannot serve is told as a warning; the launchers then take lock slots.
+
+    :param capacity: Of the machine, without what a user asked for one build.
+    """
+    over = threading.Event()
+    thread = threading.Thread(
+        target=_serve_or_wait, args=(folder, capacity, events, headroom, over), daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=5.0)
+
+
+def read_load(folder: Path, build: str) -> Load | None:
+    """Ask the governor in a directory how a build is doing; None if none answers.
+
+    :param build: The file that tells what is known of its units.
+    """
+    try:
+        with closing(socket.socket(socket.AF_UNIX)) as handle, _address(folder) as address:
+            handle.settimeout(1.0)
+            handle.connect(address)
+            handle.sendall(f"report\t{build.replace('%', '%25')}\n".encode())
+            with handle.makefile() as answer:
+                return Load(**json.loads(answer.readline()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _serve_or_wait(
+    folder: Path,
+    capacity: Capacity,
+    events: Events,
+    headroom: Callable[[], int],
+    over: threading.Event,
+) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not over.is_set():
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _serve(folder, capacity, headroom, over)
+                    return
+                over.wait(TAKEOVER_SECONDS)
+        finally:
+            os.close(lock)
+    except Exception as error:  # whatever it is, the build goes on without a governor
+        events.warning(f"No governor: {error}. Compiler calls run as many at a time as surely fit.")
+
+
+def _serve(
+    folder: Path, capacity: Capacity, headroom: Callable[[], int], over: threading.Event
+) -> None:
+    _descriptors(raises=True)
+    with closing(socket.socket(socket.AF_UNIX)) as listener:
+        with _address(folder) as address:
+            (folder / "socket").unlink(missing_ok=True)
+            listener.bind(address)
+        (folder / "socket").chmod(0o600)
+        listener.listen(BACKLOG)
+        ledger = Ledger(cap_bytes=capacity.cap_bytes, cpus=capacity.cpus)
+        try:
+            Server(listener, ledger, headroom=headroom).serve(over.is_set)
+        finally:
+            (folder / "socket").unlink(missing_ok=True)
+
+
+@contextmanager
+def _address(folder: Path) -> Iterator[str]:
+    """Yield a name of the directory's socket that is short enough for an address.
+
+    Its path may not be: an address holds 107 bytes. Source: unix(7).
+    """
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{handle}/socket"
+    finally:
+        os.close(handle)
+
+
+def _descriptors(*, raises: bool = False) -> int:
+    """Return how many files this process may open, after raising its soft limit to the hard one.
+
+    :param raises: Whether to raise it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = 1 << 16
+    if raises and soft < hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

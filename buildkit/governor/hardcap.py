@@ -1,0 +1,185 @@
+"""The hard cap: a control group of its own for the build, in which the kernel keeps to the cap.
+
+What enters: a cap and the user's wish. What leaves: while the block runs, a group that a process
+enters by writing to one file. It stands behind the governor: what the governor did not foresee then
+costs one compiler call and never the machine. The group lies below our own, so that no limit that
+holds us is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from buildkit.errors import Location, RequestError
+from buildkit.governor.cgroup import Cgroup, find_cgroups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["HardCap", "HardCapWish", "hard_cap"]
+
+HardCapWish = Literal["auto", "on", "off"]
+
+#: Name of the groups that we make, before a number.
+PREFIX = "buildkit-"
+
+#: Seconds for which the processes of a group are given to end before they are killed.
+PATIENCE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardCap:
+    """Whether a group limits the build."""
+
+    description: str
+    """Which group, or why there is none."""
+    group: Cgroup | None = None
+
+    @property
+    def entrance(self) -> Path | None:
+        """The file that a process writes 0 to, to enter the group."""
+        return None if self.group is None else self.group.directory / "cgroup.procs"
+
+    def headroom(self) -> int | None:
+        """Return the bytes that can be taken before the kernel kills; None without a group."""
+        if self.group is None:
+            return None
+        limits = [limit for limit, _ in self.group.memory_limits()]
+        return max(0, min(limits) - self.group.memory_in_use()) if limits else None
+
+    def kills(self) -> int:
+        """Return how many processes the kernel has killed in the group."""
+        return 0 if self.group is None else self.group.oom_kills()
+
+
+@contextmanager
+def hard_cap(cap_bytes: int, wish: HardCapWish, *, root: Path = Path("/")) -> Iterator[HardCap]:
+    """Make a group that holds no more than the cap, and remove it after the block.
+
+    :param root: Of the file system with ``/proc`` and the cgroup mounts.
+    :raises RequestError: if the user insists and no group can be made.
+    """
+    if wish == "off":
+        yield HardCap(description="off")
+        return
+    made = _make(cap_bytes, root)
+    if isinstance(made, str):
+        if wish == "on":
+            raise RequestError(
+                f"No control group can be made for the build: {made}.",
+                where=Location(file="command line", key="--hard-cap"),
+                remedy="Leave the flag away: the governor keeps to the cap without one.",
+            )
+        yield HardCap(description=f"none: {made}")
+        return
+    try:
+        yield HardCap(description=f"cgroup v{made.version} {made.name}", group=made)
+    finally:
+        _remove(made.directory)
+
+
+def _make(cap_bytes: int, root: Path) -> Cgroup | str:
+    """Return the group, or why there is none."""
+    groups = find_cgroups(root, "memory")
+    # Version 1 comes first where it has the controller; in a hybrid setup version 2 has none then.
+    for parent in groups:
+        if (parent.directory / "memory.limit_in_bytes").is_file() or parent.version == 2:
+            break
+    else:
+        return "this process is in no memory group"
+    reason = _refusal(parent)
+    if reason is not None:
+        return reason
+    _sweep(parent.directory)
+    try:
+        directory = _new_directory(parent.directory)
+    except OSError as error:
+        return f"{parent.directory}: {error.strerror}"
+    group = Cgroup(parent.version, directory, f"{parent.name.rstrip('/')}/{directory.name}")
+    try:
+        _limit(group, cap_bytes)
+    except OSError as error:
+        _remove(directory)
+        return f"{directory}: {error.strerror}"
+    return group
+
+
+def _new_directory(parent: Path) -> Path:
+    """Make a group that nobody else uses.
+
+    :raises OSError: if none can be made.
+    """
+    for number in count():
+        directory = parent / f"{PREFIX}{os.getpid()}-{number}"
+        with suppress(FileExistsError):
+            directory.mkdir()
+            return directory
+    raise AssertionError  # there is always a next number
+
+
+def _refusal(parent: Cgroup) -> str | None:
+    """Return why a group below this one would not limit what we want, or would leave limits.
+
+    Source: Linux ``Documentation/admin-guide/cgroup-v2.rst``, "No Internal Process Constraint";
+    ``cgroup-v1/memory.rst``, "Hierarchy support".
+    """
+    if parent.version == 1:
+        return None if parent.counts_children() else f"{parent.name} does not count its children"
+    control = parent.directory / "cgroup.subtree_control"
+    try:
+        if "memory" not in control.read_text().split():
+            control.write_text("+memory")
+    except OSError as error:
+        return (
+            f"{parent.name} does not delegate memory and cannot be told to ({error.strerror});"
+            " a group that holds processes may not"
+        )
+    return None
+
+
+def _limit(group: Cgroup, cap_bytes: int) -> None:
+    """Set the limit, and that it is not met by swapping.
+
+    :raises OSError: if the limit itself cannot be set.
+    """
+    names = (
+        ("memory.max", "memory.swap.max", "0")
+        if group.version == 2
+        else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", str(cap_bytes))
+    )
+    (group.directory / names[0]).write_text(str(cap_bytes))
+    with suppress(OSError):  # a kernel without swap accounting has no such file
+        (group.directory / names[1]).write_text(names[2])
+
+
+def _remove(directory: Path) -> None:
+    """Remove a group; what still runs in it is killed."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            directory.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                return  # a later make sweeps it away
+            with suppress(OSError, ValueError):
+                for pid in (directory / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _sweep(parent: Path) -> None:
+    """Remove groups that a killed make left; those in use refuse."""
+    for directory in parent.glob(f"{PREFIX}*-*"):
+        with suppress(OSError):
+            directory.rmdir()
