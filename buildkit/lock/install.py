@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
     from buildkit.lock.inventory import Inventory
     from buildkit.lock.model import LockedPackage
 
-__all__ = ["Installer", "create_environment", "remove_leftovers", "require_writable"]
+__all__ = ["Installer", "create_environment", "is_torn", "remove_leftovers", "require_writable"]
+
+#: Names of files that a killed writer leaves: uv's, and those of :mod:`buildkit.fs` and the file
+#: that they were to replace. Source: tempfile of Rust, tempfile of Python.
+_TORN = re.compile(r"\.tmp[A-Za-z0-9]{6}|\.(?P<replaced>.+)\.[a-z0-9_]{8}")
 
 
 def create_environment(root: Path, python: Path, supply: Supply) -> None:
@@ -145,12 +150,22 @@ class Installer:
         done = supply.runner.capture(command, env=variables)
         if done.status != 0:
             remedy = "See what the index answers; wheels that it lacks are taken from --find-links."
-            if supply.is_offline:
+            if "os error 28" in done.stderr:
+                remedy = "Free some space; the next sync goes on from here."
+            elif supply.is_offline:
                 remedy = "Run it once without --offline, or give the wheels with --find-links."
             raise LockError(
                 f"The environment cannot be brought to the lock: {render_reason(done.stderr)}.",
                 remedy=remedy,
             )
+
+
+def is_torn(place: Path) -> bool:
+    """Tell whether a file that belongs to nobody was left by a killed installation or patch."""
+    found = _TORN.fullmatch(place.name)
+    if found is None:
+        return False
+    return found["replaced"] is None or place.with_name(found["replaced"]).is_file()
 
 
 def remove_leftovers(folder: Path) -> None:

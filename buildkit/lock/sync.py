@@ -18,7 +18,13 @@ from buildkit.fs import locked, remove_tree
 from buildkit.lock.again import make_again, require_same_key
 from buildkit.lock.compare import Comparison, Difference, compare, misfits
 from buildkit.lock.file import read_lock
-from buildkit.lock.install import Installer, create_environment, remove_leftovers, require_writable
+from buildkit.lock.install import (
+    Installer,
+    create_environment,
+    is_torn,
+    remove_leftovers,
+    require_writable,
+)
 from buildkit.lock.inventory import identity_of, read_inventory
 from buildkit.lock.repatch import find_patches, repatch
 from buildkit.lock.shelf import Shelf, local_folders
@@ -183,7 +189,13 @@ class _Sync:
     def _is_due(self, comparison: Comparison) -> bool:
         kinds = {item.kind for item in comparison.differences}
         is_prunable = self._request.is_pruned and "extra" in kinds
-        return bool(kinds & (_REINSTALLED | {"patches"})) or is_prunable
+        return bool(kinds & (_REINSTALLED | {"patches"}) or is_prunable or self._torn())
+
+    def _torn(self) -> list[Path]:
+        """Return what a killed sync or patch left half written."""
+        roots, names = self._inventory.site_packages, self._inventory.strays
+        places = {(root / name).resolve() for root in roots for name in names}
+        return [place for place in places if place.is_file() and is_torn(place)]
 
     def _compare(self) -> Comparison:
         self._kit.events.step("read", self._target)
@@ -202,9 +214,11 @@ class _Sync:
             self._installer.install(packages, local)
             self._synced.installed += [package.name for package in packages]
         if packages or repatched:
-            after = read_inventory(self._target, self._kit).distributions
-            self._tidy(packages, after)
-            self._patch(repatched, after)
+            self._inventory = read_inventory(self._target, self._kit)
+            self._tidy(packages, self._inventory.distributions)
+            self._patch(repatched, self._inventory.distributions)
+        for file in self._torn():
+            file.unlink()
         extras = self._extras(comparison.differences) if self._request.is_pruned else []
         if extras:
             self._installer.remove(extras)

@@ -122,6 +122,14 @@ def test_an_installation_without_a_record_is_made_whole(synced, name):
     assert synced.kinds() == []
 
 
+def test_what_killed_writers_left_is_removed_and_nothing_else(synced):
+    alpha = site(synced.second) / "alpha"
+    for name in (".tmpAbC123", ".more.py.ab12cd_9", ".mine.py.ab12cd_9"):
+        (alpha / name).write_text("half a")
+    assert synced.sync().returncode == 1
+    assert synced.kinds() == [("alpha/.mine.py.ab12cd_9", "stray")]
+
+
 def test_another_version_and_a_missing_patch_are_healed(synced):
     synced.install(synced.second, "alpha==1.1")
     done = synced.run("patch", "revert", "gamma", "--python", str(synced.second))
