@@ -21,6 +21,8 @@ __all__ = [
     "CompileError",
     "JobError",
     "Location",
+    "LockError",
+    "LockFileError",
     "PatchError",
     "RecipeError",
     "RequestError",
@@ -78,7 +80,8 @@ class BuildkitError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        return " ".join(part for part in (f"{place}{self.what}", self.remedy) if part)
+        between = "\n" if "\n" in self.what else " "
+        return between.join(part for part in (f"{place}{self.what}", self.remedy) if part)
 
 
 class UsageError(BuildkitError):
@@ -104,6 +107,12 @@ class RequestError(UsageError):
     """A flag, a variable or a configuration value is wrong."""
 
     slug = "request"
+
+
+class LockFileError(UsageError):
+    """A lock of an environment is not as ``buildkit lock`` wrote it."""
+
+    slug = "lock-file"
 
 
 class JobError(BuildkitError):
@@ -164,6 +173,12 @@ class CacheError(JobError):
     """The cache cannot be read or written."""
 
     slug = "cache"
+
+
+class LockError(JobError):
+    """An environment cannot be locked, or not be brought to a lock."""
+
+    slug = "lock"
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

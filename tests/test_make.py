@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from buildkit.toolchain.uv import uv_binary
 from buildkit.wheels import read_provenance, read_wheel
 from tests.fakes import processes_with
 from tests.world import World
@@ -397,3 +398,28 @@ def test_a_profile_of_the_last_make_names_no_path_of_this_machine(world):
     simulated = world.run("simulate", str(profile), "--cores", "4", "--memory", "8GiB", "--json")
     assert simulated.returncode == 0, simulated.stderr
     assert json.loads(simulated.stdout)["rows"]
+
+
+def test_a_locked_wheel_is_made_again_elsewhere_or_its_difference_is_told(world, tmp_path):
+    wheel = world.make().stdout.strip()
+    environment = tmp_path / "env"
+    uv = [uv_binary(), "--quiet", "--cache-dir", str(tmp_path / "uv")]
+    subprocess.run([*uv, "venv", "--python", sys.executable, environment], check=True)
+    subprocess.run([*uv, "pip", "install", "--python", environment, wheel], check=True)
+    assert world.run("lock", "--python", str(environment)).returncode == 0
+    shutil.rmtree(world.out)
+    shutil.rmtree(world.cache / "wheels")
+    done = world.run("sync", "--create", str(tmp_path / "new"))
+    assert done.returncode == 0, done.stderr
+    assert "toy 1.0+k" in done.stderr  # said while it is made again
+    assert len(world.entries()) == 1
+    check = world.run("sync", "--check", "--python", str(tmp_path / "new"))
+    assert check.returncode == 0, check.stdout
+    shutil.rmtree(world.cache / "wheels")
+    shutil.rmtree(tmp_path / "new")
+    (world.source / "src" / "one.c").write_text("int one(void) { return 11; }\n")
+    done = world.run("sync", "--create", str(tmp_path / "new"))
+    assert done.returncode == 1
+    assert "would be another one if it was made here" in done.stderr
+    assert "source: was " in done.stderr
+    assert world.entries() == []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from buildkit.paths import Paths
     from buildkit.values import Plan, VerifiedWheel
 
-__all__ = ["look_up", "nearest_fields", "require_cache", "store_wheel"]
+__all__ = ["look_up", "nearest_fields", "require_cache", "store_wheel", "stored_fields"]
 
 _ENTRY = "entry.json"
 
@@ -112,13 +112,24 @@ def nearest_fields(
     return min(_fields_of_entries(paths, recipe), key=distance, default=None)
 
 
+def stored_fields(paths: Paths, recipe: str, key: Digest) -> tuple[KeyField, ...]:
+    """Return the key fields of a stored entry; none if there is no such entry."""
+    return _read_fields(_folder(paths, recipe, key) / _ENTRY) or ()
+
+
 def _fields_of_entries(paths: Paths, recipe: str) -> Iterator[tuple[KeyField, ...]]:
     for file in sorted((paths.wheels / recipe).glob(f"*/{_ENTRY}")):
-        try:
-            rows = json.loads(file.read_bytes())["fields"]
-            yield tuple(KeyField(name=str(name), value=str(value)) for name, value in rows)
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # a damaged entry explains nothing; look_up deals with it
+        fields = _read_fields(file)
+        if fields is not None:
+            yield fields
+
+
+def _read_fields(file: Path) -> tuple[KeyField, ...] | None:
+    try:
+        rows = json.loads(file.read_bytes())["fields"]
+        return tuple(KeyField(name=str(name), value=str(value)) for name, value in rows)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # a damaged entry explains nothing; look_up deals with it
 
 
 def _folder(paths: Paths, recipe: str, key: Digest) -> Path:

@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "make": ("buildkit.cli.making", "make"),
     "shell": ("buildkit.cli.making", "shell"),
     "patch": ("buildkit.cli.patching", "patch"),
+    "lock": ("buildkit.cli.locking", "lock"),
+    "sync": ("buildkit.cli.locking", "sync"),
     "pin": ("buildkit.cli.pinning", "pin"),
     "profile": ("buildkit.cli.governing", "profile"),
     "report": ("buildkit.cli.governing", "report"),

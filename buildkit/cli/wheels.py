@@ -65,6 +65,8 @@ def _lines(document: dict[str, Any], indent: str = "") -> list[str]:
             lines.append(f"{indent}{key}")
             for item in value:
                 lines += _lines(item, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], list):
+            lines += [f"{indent}{key}", *_lines(dict(value), indent + "  ")]
         elif isinstance(value, list):
             lines.append(f"{indent}{key:<14} {', '.join(str(item) for item in value) or '-'}")
         else:

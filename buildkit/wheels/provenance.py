@@ -66,6 +66,7 @@ def render_provenance(
         "recipe": plan.recipe,
         "version": plan.version,
         "key": plan.key,
+        "key_fields": [[field.name, field.value] for field in plan.key_fields],
         "target": plan.arch.name,
         "code": plan.code.name,
         "source": _source(plan.source),

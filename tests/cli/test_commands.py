@@ -74,11 +74,14 @@ def test_schema_is_json(capsys):
 
 
 def test_show_wheel(tmp_path, capsys):
-    wheel = rewritten(
-        tmp_path, provenance=b'{"recipe": "toy", "tools": {"nvcc": {"version": "13"}}}'
+    provenance = (
+        b'{"recipe": "toy", "tools": {"nvcc": {"version": "13"}}, "key_fields": [["kit", "0.1.0"]]}'
     )
+    wheel = rewritten(tmp_path, provenance=provenance)
     assert run(["show-wheel", str(wheel)]) == 0
-    assert "recipe         toy" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "recipe         toy" in shown
+    assert "key_fields\n  kit            0.1.0\n" in shown
     assert run(["show-wheel", str(wheel), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["recipe"] == "toy"
     assert run(["show-wheel", str(a_wheel(tmp_path))]) == 1
