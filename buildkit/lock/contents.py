@@ -13,7 +13,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 from buildkit.digest import Digest, digest_value
-from buildkit.installed import STATE
+from buildkit.wheels.installed import STATE
 from buildkit.wheels.rewrite import PROVENANCE
 
 if TYPE_CHECKING:

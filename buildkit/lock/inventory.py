@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from buildkit.digest import Digest, digest_file, digest_value
-from buildkit.installed import ORIGINALS, STATE
+from buildkit.installed import ORIGINALS
 from buildkit.lock.contents import digest_of_rows, parse_record_digest
 from buildkit.lock.model import Interpreter, Made, PatchedInPlace
 from buildkit.toolchain.python import probe_python, site_packages
+from buildkit.wheels.installed import STATE
 from buildkit.wheels.rewrite import PROVENANCE
 
 if TYPE_CHECKING:
