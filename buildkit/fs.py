@@ -5,6 +5,7 @@ Safe extraction of archives is in :mod:`buildkit.sources.archive`.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ __all__ = [
     "remove_tree",
     "staged_directory",
     "staged_file",
+    "try_locked",
     "write_atomic",
 ]
 
@@ -104,8 +106,29 @@ def locked(path: Path, *, waiting: Callable[[], None] | None = None) -> Iterator
         if waiting is not None:
             waiting()
         lock.acquire()
+    except NotImplementedError as error:
+        raise OSError(
+            errno.ENOLCK, "this file system has no locks (flock); use another one", str(path)
+        ) from error
     try:
         yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def try_locked(path: Path) -> Iterator[bool]:
+    """Yield whether the lock could be had at once; held while the block runs if so."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except (Timeout, NotImplementedError):
+        yield False
+        return
+    try:
+        yield True
     finally:
         lock.release()
 

@@ -6,8 +6,10 @@ each test brings a world of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from buildkit.holds import Holds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +34,8 @@ class Kit:
     events: Events
     recipe_folders: tuple[Path, ...]
     """Where recipes are looked for, first match wins."""
+    holds: Holds = field(default_factory=Holds)
+    """What this process uses of the cache."""
 
     def supply(self, settings: IndexSettings, *, is_offline: bool) -> Supply:
         """Return what fetching needs of it."""
@@ -42,6 +46,7 @@ class Kit:
             events=self.events,
             settings=settings,
             is_offline=is_offline,
+            holds=self.holds,
         )
 
 
@@ -56,3 +61,5 @@ class Supply:
     settings: IndexSettings
     is_offline: bool
     """Use only what was fetched before."""
+    holds: Holds = field(default_factory=Holds)
+    """What this process uses of the cache."""

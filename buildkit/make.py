@@ -103,7 +103,7 @@ def make(
     drafted = draft(request, kit)
     plan = drafted.plan
     is_fresh = from_step == "fetch" and not is_clean
-    entry = look_up(kit.paths, plan.recipe, plan.key) if is_fresh else None
+    entry = look_up(kit.paths, plan.recipe, plan.key, kit.holds) if is_fresh else None
     is_cached = entry is not None
     if entry is None:
         _refuse_unpinned(drafted)
@@ -145,9 +145,10 @@ def _make_once(
     def tell() -> None:
         kit.events.step("wait", f"another make is building in {slot.root}")
 
+    kit.holds.hold(slot.root)
     with locked(slot.lock, waiting=tell):
         if from_step == "fetch" and not is_clean:
-            entry = look_up(kit.paths, plan.recipe, plan.key)
+            entry = look_up(kit.paths, plan.recipe, plan.key, kit.holds)
             if entry is not None:
                 return entry, True
         if is_clean:
@@ -215,7 +216,7 @@ def _run(
         )
         return _unstored(plan, verified)
     kit.events.step("store")
-    return store_wheel(kit.paths, plan, verified)
+    return store_wheel(kit.paths, plan, verified, kit.holds)
 
 
 def governing_of(drafted: Drafted, slot: Slot, kit: Kit) -> Governing:

@@ -69,6 +69,11 @@ class Paths:
         return self.root / "wheels"
 
     @property
+    def damaged(self) -> Path:
+        """Entries that did not match their digests, for a person to look at."""
+        return self.root / "damaged"
+
+    @property
     def patched(self) -> Path:
         """Notes of patched wheels, by key; a wheel itself is made anew from its download."""
         return self.root / "patched"

@@ -38,6 +38,7 @@ def open_shell(request: Request, kit: Kit, *, command: str | None, keeps_source:
     def tell() -> None:
         kit.events.step("wait", f"another make is building in {slot.root}")
 
+    kit.holds.hold(slot.root)
     with locked(slot.lock, waiting=tell):
         ready = prepare(
             drafted.recipe,

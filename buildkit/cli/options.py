@@ -10,6 +10,7 @@ import click
 
 from buildkit.environ import process_environment
 from buildkit.errors import Location, RequestError, nearest
+from buildkit.holds import Holds
 from buildkit.kit import Kit
 from buildkit.paths import data_root, paths_from
 
@@ -103,6 +104,7 @@ def kit_from(named: tuple[Path, ...], *, as_json: bool, verbose: bool = False) -
 
     environment = process_environment()
     events = events_for(as_json=as_json, verbose=verbose)
+    holds = Holds()
     try:
         yield Kit(
             paths=paths_from(environment),
@@ -110,6 +112,8 @@ def kit_from(named: tuple[Path, ...], *, as_json: bool, verbose: bool = False) -
             runner=ProcessRunner(),
             events=events,
             recipe_folders=recipe_folders(named),
+            holds=holds,
         )
     finally:
+        holds.release()
         events.close()

@@ -67,7 +67,7 @@ def lock_environment(
     issues = list(_issues(inventory))
     refused = {name for name, _ in issues}
     wanted = [item for item in inventory.distributions if item.name not in refused]
-    shelf = Shelf(folders, kit.paths)
+    shelf = Shelf(folders, kit.paths, kit.holds)
     wheels = {item.name: wheel for item in wanted if (wheel := _local(item, shelf)) is not None}
     rest = [item for item in wanted if item.name not in wheels]
     if rest:

@@ -19,6 +19,7 @@ from buildkit.lock.contents import contents_of_wheel
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from buildkit.holds import Holds
     from buildkit.lock.inventory import Distribution
     from buildkit.lock.model import LockedPackage, Made
     from buildkit.paths import Paths
@@ -49,8 +50,9 @@ def local_folders(named: Sequence[Path], configured: Sequence[str]) -> tuple[Pat
 class Shelf:
     """Finds wheels on this machine."""
 
-    def __init__(self, folders: Sequence[Path], paths: Paths) -> None:
+    def __init__(self, folders: Sequence[Path], paths: Paths, holds: Holds) -> None:
         self._paths = paths
+        self._holds = holds
         self._wheels: dict[tuple[str, str], list[Path]] = {}
         for folder in folders:
             for wheel in sorted(folder.glob("*.whl")):
@@ -95,7 +97,7 @@ class Shelf:
 
     def _cached(self, recipe: str, key: str) -> Iterator[Path]:
         if _is_plain(recipe) and _is_plain(key):
-            entry = look_up(self._paths, recipe, Digest(key))
+            entry = look_up(self._paths, recipe, Digest(key), self._holds)
             if entry is not None:
                 yield entry.wheel
 

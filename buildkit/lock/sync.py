@@ -163,7 +163,7 @@ class _Sync:
         self._target = target
         self._supply = supply
         self._kit = kit
-        self._shelf = Shelf(folders, kit.paths)
+        self._shelf = Shelf(folders, kit.paths, kit.holds)
         self._installer = Installer(target, folders, supply)
         self._packages = {package.name: package for package in lock.packages}
         self._inventory: Inventory

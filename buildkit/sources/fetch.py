@@ -59,6 +59,7 @@ def fetch_archive(source: PinnedArchive, supply: Supply) -> Path:
 
     :raises SourceError: if it cannot be had, or differs from its pin.
     """
+    supply.holds.hold(cached_place(supply.paths, source.sha256, source.filename).parent)
     known = cached_file(supply.paths, source.sha256, source.filename)
     if known is not None:
         return known
@@ -81,6 +82,7 @@ def find_archive(source: PinnedArchive, supply: Supply) -> Path:
     :raises SourceError: if it cannot be had, or what is fetched differs from its pin.
     """
     place = cached_place(supply.paths, source.sha256, source.filename)
+    supply.holds.hold(place.parent)
     return place if place.is_file() else fetch_archive(source, supply)
 
 

@@ -61,6 +61,7 @@ class Git:
         mirror = (
             self._supply.paths.git / f"{digest_bytes(without_credentials(url).encode())[:16]}.git"
         )
+        self._supply.holds.hold(mirror)
         with locked(mirror.with_suffix(".lock")):
             if not mirror.is_dir():
                 with staged_directory(mirror) as stage:

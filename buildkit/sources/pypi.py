@@ -129,6 +129,7 @@ def download(
                 " `buildkit pin`; if not, do not build it.",
             )
         place = cached_place(supply.paths, digest, filename)
+        supply.holds.hold(place.parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         part.chmod(0o444)
         part.replace(place)

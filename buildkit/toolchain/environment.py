@@ -47,6 +47,7 @@ def ensure_environment(lock: EnvLock, python: PythonIdentity, supply: Supply) ->
     """
     root = supply.paths.environments / f"{python.tag}-{lock.digest[:12]}"
     stamp = root / _STAMP
+    supply.holds.hold(root)
     if stamp.is_file():
         return root
     with locked(

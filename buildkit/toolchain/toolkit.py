@@ -62,12 +62,15 @@ def ensure_toolkit(
     :raises ArchError: if its nvcc cannot build the target.
     """
     root = toolkit_root(choice, lock, supply.paths)
-    if not root.is_dir():
-        if choice.root is not None:
-            layers = [choice.root]
-        else:
+    supply.holds.hold(root)
+    if choice.root is not None:
+        layers = [choice.root]
+    else:
+        if not root.is_dir():
             supply.events.step("cuda", f"{choice.nvcc.version} from NVIDIA's wheels")
-            layers = cuda_directories(ensure_environment(choice.lock or lock, python, supply))
+        # Also for a toolkit that is there: its files are links into this environment.
+        layers = cuda_directories(ensure_environment(choice.lock or lock, python, supply))
+    if not root.is_dir():
         with locked(root.with_name(f"{root.name}.lock")), staged_directory(root) as stage:
             _assemble(stage, [*layers, *cuda_directories(build_environment)])
             _make_stub(stage, gcc, supply.runner, supply.environment)

@@ -39,6 +39,7 @@ def uv_environment(supply: Supply, settings: IndexSettings) -> dict[str, str]:
     Addresses go through variables, because they may hold credentials and arguments are for all
     users of a machine to see.
     """
+    supply.holds.hold(supply.paths.uv)
     variables = base_environment(supply.environment, network=True)
     variables |= {
         "UV_CACHE_DIR": str(supply.paths.uv),

@@ -82,7 +82,7 @@ def test_a_damaged_entry_is_set_aside_and_can_be_stored_again(tmp_path: Path, ha
         case "no entry":
             document.unlink()
     assert look_up(paths, "toy", a_plan().key) is None
-    assert len(list((paths.wheels / "damaged").iterdir())) == 1
+    assert len(list(paths.damaged.iterdir())) == 1
     store_wheel(paths, a_plan(), a_wheel(tmp_path))
     assert look_up(paths, "toy", a_plan().key) is not None
 
@@ -125,6 +125,6 @@ store_wheel(Paths(Path({str(tmp_path)!r}) / "cache"), a_plan(), a_wheel(Path({st
     assert done.returncode == -9
     paths = Paths(tmp_path / "cache")
     assert look_up(paths, "toy", a_plan().key) is None
-    assert not (paths.wheels / "damaged").exists()
+    assert not paths.damaged.exists()
     store_wheel(paths, a_plan(), replace(a_wheel(tmp_path)))
     assert look_up(paths, "toy", a_plan().key) is not None
