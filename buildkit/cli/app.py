@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("buildkit.cli.governing", "simulate"),
     "verify": ("buildkit.cli.wheels", "verify"),
     "show-wheel": ("buildkit.cli.wheels", "show_wheel"),
+    "cache": ("buildkit.cli.caching", "cache"),
+    "serve": ("buildkit.cli.serving", "serve"),
 }
 """Module and attribute of each sub-command."""
 

@@ -1,0 +1,353 @@
+"""``buildkit cache``: parse, call one story, print."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from buildkit.cli.options import json_option, kit_from
+from buildkit.errors import Location, RequestError
+from buildkit.sizes import parse_size, render_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from buildkit.cache.gc import Item, Removal
+    from buildkit.cache.store import StoredEntry
+
+__all__ = ["cache"]
+
+
+@click.group()
+def cache() -> None:
+    """List, collect, check, move and publish the wheels that were made.
+
+    Example: buildkit cache list
+    """
+
+
+def select_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``RECIPE`` and ``--key``."""
+    command = click.option("--key", metavar="START", help="Only what has a key with this start.")(
+        command
+    )
+    return click.option("--recipe", metavar="NAME", help="Only wheels of this recipe.")(command)
+
+
+@cache.command("list")
+@json_option
+def list_cache(as_json: bool) -> None:
+    """List the wheels in the cache, what was used last first.
+
+    Example: buildkit cache list
+    """
+    from buildkit.cache import list_entries
+
+    with kit_from((), as_json=as_json) as kit:
+        entries = sorted(list_entries(kit.paths), key=lambda entry: -entry.used_seconds)
+    if as_json:
+        click.echo(json.dumps([_entry_document(entry) for entry in entries], indent=1))
+        return
+    now = time.time()
+    rows = [("RECIPE", "VERSION", "TARGET", "KEY", "SIZE", "AGE", "LAST USED")]
+    for entry in entries:
+        note = entry.note
+        rows.append(
+            (
+                *(note.recipe, note.field("version"), note.field("target"), note.key[:8]),
+                render_size(entry.size_bytes),
+                _ago(now - entry.stored_seconds),
+                f"{_ago(now - entry.used_seconds)} ago",
+            )
+        )
+    if not entries:
+        click.echo("The cache holds no wheel.")
+        return
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+    click.echo(f"{len(entries)} wheels, {render_size(sum(item.size_bytes for item in entries))}")
+
+
+@cache.command()
+@click.option("--max-size", metavar="SIZE", help="What may stay at most, such as 50GiB.")
+@click.option("--keep-days", metavar="DAYS", help="What was not used for longer goes.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only say what would go.")
+@click.option("-v", "--verbose", is_flag=True, help="Name each thing that goes.")
+@json_option
+def gc(
+    max_size: str | None, keep_days: str | None, is_dry: bool, verbose: bool, as_json: bool
+) -> None:
+    """Remove from the cache what was not used for long, or what is too much.
+
+    Wheels, downloads, git mirrors, environments, toolkits, build slots and uv's files. What a
+    running make or shell uses stays. For room, build slots go first and wheels last.
+
+    Example: buildkit cache gc --max-size 50GiB --keep-days 30
+    """
+    from buildkit.cache.gc import choose, remove_items, scan, total_bytes
+
+    max_bytes, keep_seconds = _size(max_size), _seconds(keep_days)
+    if max_size is None and keep_days is None:
+        raise RequestError(
+            "Found no limit, allowed --max-size, --keep-days or both.",
+            where=Location(file="command line"),
+            remedy="Say for example --max-size 50GiB --keep-days 30.",
+        )
+    busy: list[Item] = []
+
+    def told(removal: Removal, is_gone: bool) -> None:
+        if not is_gone:
+            busy.append(removal.item)
+        elif verbose and not as_json:
+            click.echo(_removal_line(removal))
+
+    with kit_from((), as_json=as_json) as kit:
+        now = time.time()
+        items = scan(kit.paths, now_seconds=now)
+        chosen = choose(items, now_seconds=now, max_bytes=max_bytes, keep_seconds=keep_seconds)
+        if is_dry:
+            gone = chosen
+            for removal in chosen:
+                told(removal, True)
+        else:
+            gone = remove_items(chosen, told=told)
+            for item in busy:
+                kit.events.warning(f"{item.path} is in use, and stays.")
+    before = total_bytes(items)
+    paths = {removal.item.path for removal in gone}
+    after = total_bytes([item for item in items if item.path not in paths])
+    if as_json:
+        click.echo(json.dumps(_gc_document(gone, busy, before, after, is_dry), indent=1))
+        return
+    click.echo(_render_gc(items, gone, before, after, is_dry))
+
+
+@cache.command()
+@json_option
+def verify(as_json: bool) -> None:
+    """Read every wheel and download in the cache again, and set aside what is damaged.
+
+    Exit status 1 tells that something was damaged; it is made or fetched again when it is needed.
+
+    Example: buildkit cache verify
+    """
+    from buildkit.transfer import check_cache
+
+    with kit_from((), as_json=as_json) as kit:
+        checked = []
+        for item in check_cache(kit):
+            checked.append(item)
+            if item.issue and not as_json:
+                moved = f"; it lies in {item.moved} now" if item.moved else ""
+                click.echo(f"{item.name}: {item.issue}{moved}")
+    damaged = [item for item in checked if item.issue]
+    if as_json:
+        rows = [
+            {"name": item.name, "issue": item.issue, "moved": item.moved and str(item.moved)}
+            for item in damaged
+        ]
+        click.echo(json.dumps({"checked": len(checked), "damaged": rows}, indent=1))
+    else:
+        click.echo(f"{len(checked)} checked, {len(damaged)} damaged")
+    if damaged:
+        raise click.exceptions.Exit(1)
+
+
+@cache.command()
+@click.argument("destination", type=click.Path(path_type=Path))
+@select_options
+@json_option
+def export(destination: Path, recipe: str | None, key: str | None, as_json: bool) -> None:
+    """Write wheels with all that their keys cover to a directory, or to a file that ends in .tar.
+
+    Example: buildkit cache export wheels.tar --recipe demo-kernel
+    """
+    from buildkit.transfer import export_entries, select
+
+    with kit_from((), as_json=as_json) as kit:
+        written, known = export_entries(select(kit.paths, recipe, key), destination, kit)
+    if as_json:
+        click.echo(json.dumps({"written": written, "already_there": known}))
+        return
+    there = f", {known} were there already" if known else ""
+    click.echo(f"{written} wheels written to {destination}{there}")
+
+
+@cache.command("import")
+@click.argument("source", type=click.Path(path_type=Path))
+@json_option
+def import_cache(source: Path, as_json: bool) -> None:
+    """Take exported wheels into the cache, after checking every digest.
+
+    What does not match is refused and named; the rest is taken, and the exit status is 1. Import
+    only from whom you would install wheels: digests tell what a wheel is, not whether it is good.
+
+    Example: buildkit cache import wheels.tar
+    """
+    from buildkit.transfer import import_entries
+
+    with kit_from((), as_json=as_json) as kit:
+        done = []
+        for item in import_entries(source, kit):
+            done.append(item)
+            if item.reason and not as_json:
+                click.echo(f"refused {item.name}: {item.reason}", err=True)
+    states = Counter(item.state for item in done)
+    if as_json:
+        rows = [{"name": i.name, "state": i.state, "reason": i.reason} for i in done]
+        click.echo(json.dumps(rows, indent=1))
+    else:
+        click.echo(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
+    if states["refused"]:
+        raise click.exceptions.Exit(1)
+
+
+@cache.command()
+@click.argument("destination", type=click.Path(path_type=Path))
+@click.option(
+    "--wheels",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Index the wheels of this directory instead of the cache's; may be repeated.",
+)
+@select_options
+@json_option
+def index(
+    destination: Path,
+    wheels: tuple[Path, ...],
+    recipe: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Write a package index of wheels to a directory, for pip, uv, or any static web server.
+
+    Wheels are copied below the directory unless they lie there. Written again, it is brought up to
+    date: pages change one by one, and none names a file that is not there.
+
+    Example: buildkit cache index wheelhouse
+    """
+    from buildkit.transfer import select
+    from buildkit.wheelhouse import cached_wheels, folder_wheels, write_index
+
+    if wheels and (recipe or key):
+        raise RequestError(
+            "Found --wheels with --recipe or --key, which choose from the cache.",
+            where=Location(file="command line"),
+            remedy="Give one or the other.",
+        )
+    with kit_from((), as_json=as_json) as kit:
+        if wheels:
+            found = folder_wheels(wheels)
+        else:
+            found = cached_wheels(select(kit.paths, recipe, key), kit)
+        done = write_index(found, destination, kit.events)
+    if as_json:
+        document = {"index": done.url, "wheels": done.wheels, "projects": done.projects}
+        click.echo(json.dumps(document))
+        return
+    click.echo(f"{done.wheels} wheels of {done.projects} projects")
+    click.echo(done.url)
+
+
+# --- values of options ----------------------------------------------------------------------------
+
+
+def _size(text: str | None) -> int | None:
+    if text is None or text.strip() == "0":
+        return None if text is None else 0
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise RequestError(
+            f"A size: {error}.",
+            where=Location(file="command line", key="--max-size"),
+            remedy="Correct it and try again.",
+        ) from error
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 1e6:
+        raise RequestError(
+            f"Found {text!r}, allowed a number of days from 0.",
+            where=Location(file="command line", key="--keep-days"),
+            remedy="Correct it and try again.",
+        )
+    return days * 86400
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def _entry_document(entry: StoredEntry) -> dict[str, object]:
+    note = entry.note
+    return {
+        "recipe": note.recipe,
+        "version": note.field("version"),
+        "target": note.field("target"),
+        "key": note.key,
+        "wheel": str(entry.wheel),
+        "sha256": note.sha256,
+        "verdict": note.verdict,
+        "code": list(note.targets),
+        "size_bytes": entry.size_bytes,
+        "stored_seconds": entry.stored_seconds,
+        "used_seconds": entry.used_seconds,
+    }
+
+
+def _ago(seconds: float) -> str:
+    """Return a duration in its largest whole unit; a clock of another host may be ahead of ours."""
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def _removal_line(removal: Removal) -> str:
+    item = removal.item
+    return f"{item.kind:<12} {render_size(removal.freed_bytes):>10}  {item.path} ({removal.reason})"
+
+
+def _render_gc(
+    items: Sequence[Item], gone: Sequence[Removal], before: int, after: int, is_dry: bool
+) -> str:
+    counts = Counter(removal.item.kind for removal in gone)
+    known = Counter(item.kind for item in items)
+    lines = [f"{kind:<12} {counts[kind]} of {count} go" for kind, count in sorted(known.items())]
+    verb = "would be removed" if is_dry else "removed"
+    freed = render_size(before - after)
+    lines.append(f"{len(gone)} {verb}, {freed} of {render_size(before)}; {render_size(after)} stay")
+    return "\n".join(lines)
+
+
+def _gc_document(
+    gone: Sequence[Removal], busy: Sequence[Item], before: int, after: int, is_dry: bool
+) -> dict[str, object]:
+    return {
+        "removed": [
+            {
+                "kind": removal.item.kind,
+                "path": str(removal.item.path),
+                "freed_bytes": removal.freed_bytes,
+                "reason": removal.reason,
+            }
+            for removal in gone
+        ],
+        "in_use": [str(item.path) for item in busy],
+        "before_bytes": before,
+        "after_bytes": after,
+        "dry_run": is_dry,
+    }
