@@ -31,6 +31,7 @@ __all__ = [
     "probe_isolation",
     "read_records",
     "render_config",
+    "source_digest",
 ]
 
 
@@ -85,6 +86,23 @@ def binary(name: Literal["bk-launch", "bk-isolate"]) -> Path:
         f"The program {name}, which comes with the kit, is missing in {buildkit.__path__[0]}.",
         remedy="Install the kit with `pip install .`; its native part is built then.",
     )
+
+
+def source_digest() -> str:
+    """Return the digest of the sources of the native programs, as their build wrote it down.
+
+    Of the sources and not of the program: two hosts that compiled it may share a cache.
+
+    :raises ToolchainError: if the native programs were not installed.
+    """
+    file = binary("bk-launch").with_name("native.sha256")
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError:
+        raise ToolchainError(
+            f"The file {file.name}, which comes with the kit, is missing in {file.parent}.",
+            remedy="Install the kit with `pip install .`; its native part is built then.",
+        ) from None
 
 
 def probe_isolation(runner: Runner, environment: Mapping[str, str]) -> Isolation:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["code_for", "difference", "plan_make", "render_source"]
 
 #: Part of every key; raised when a change of the kit changes what a build produces.
-KEY_FORMAT = "1"
+KEY_FORMAT = "2"
 
 Spelling = Literal["torch", "number", "flashinfer", "cmake"]
 
@@ -210,7 +210,10 @@ def _rule_fields(rules: tuple[FlagRule, ...]) -> Iterator[KeyField]:
 
 
 def _machine_fields(facts: Facts) -> Iterator[KeyField]:
+    yield KeyField(name="launcher", value=f"sha256:{facts.launcher}")
     yield KeyField(name="python", value=facts.python.tag)
+    yield KeyField(name="python version", value=facts.python.version)
+    yield KeyField(name="python flags", value=f"sha256:{facts.python.flags}")
     yield KeyField(name="platform", value=facts.python.platform)
     yield KeyField(name="libc", value=facts.python.libc)
     for tool in facts.toolchain.tools:

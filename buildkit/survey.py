@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from buildkit.errors import Location, RecipeError
+from buildkit.launcher import source_digest
 from buildkit.patches import select_patches
 from buildkit.recipe import lock_file, patch_directory
 from buildkit.sources import resolve_source
-from buildkit.toolchain.compilers import probe_gcc
+from buildkit.toolchain.compilers import probe_binutils, probe_gcc
 from buildkit.toolchain.cuda import select_cuda
 from buildkit.toolchain.lock import read_lock
 from buildkit.toolchain.python import probe_python
@@ -60,6 +61,7 @@ def survey(
         python=python,
         toolchain=_toolchain(recipe, choice, lock, kit),
         lock=lock,
+        launcher=source_digest(),
     )
 
 
@@ -167,10 +169,16 @@ def _toolchain(recipe: Recipe, choice: CudaChoice | None, lock: EnvLock, kit: Ki
         environment=kit.environment,
         memo=kit.paths.memo,
     )
+    tools = (
+        *compilers,
+        *probe_binutils(
+            compilers[0], runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
+        ),
+    )
     if choice is None:
-        return Toolchain(tools=compilers, cuda_root=None, cuda_lock=None)
+        return Toolchain(tools=tools, cuda_root=None, cuda_lock=None)
     return Toolchain(
-        tools=(*compilers, choice.nvcc),
+        tools=(*tools, choice.nvcc),
         cuda_root=toolkit_root(choice, lock, kit.paths),
         cuda_lock=choice.lock,
     )

@@ -182,6 +182,8 @@ class PythonIdentity:
     """Such as ``"linux_x86_64"``."""
     libc: str
     """Such as ``"glibc-2.36"``."""
+    flags: str = ""
+    """Digest of the flags that it was compiled with, which setuptools uses for extensions too."""
     executable: Path
 
 
@@ -223,6 +225,8 @@ class Facts:
     python: PythonIdentity
     toolchain: Toolchain
     lock: EnvLock
+    launcher: str = ""
+    """Digest of the sources of the kit's launcher, which rewrites compiler calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,12 @@ __all__ = [
 #: 4.4.6 on the DOS date.
 SOURCE_DATE_EPOCH = 315532800
 
+#: Where distributions keep the programs of the system.
+_SYSTEM = (
+    *("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"),
+    *("/run/current-system/sw/bin", "/run/wrappers/bin"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
@@ -63,13 +69,18 @@ def build_variables(plan: Plan, workshop: Workshop, backend: Backend) -> dict[st
     """Return the whole environment of the build, for the backend or for a person's shell."""
     slot = workshop.slot
     variables = dict(workshop.variables)
+    variables.pop("XDG_CACHE_HOME", None)
     search = [str(slot.build_tools), str(workshop.environment / "bin")]
     if workshop.cuda_root is not None:
         root = str(workshop.cuda_root)
         search.append(f"{root}/bin")
         variables |= {"CUDA_HOME": root, "CUDA_PATH": root, "CUDACXX": f"{root}/bin/nvcc"}
     variables |= {
-        "PATH": ":".join([*search, variables["PATH"]]),
+        "PATH": ":".join([*search, *_system_path(plan, variables["PATH"])]),
+        # An empty home: setuptools reads ~/.pydistutils.cfg, and CMake ~/.cmake/packages.
+        "HOME": str(slot.temporary),
+        "USER": "buildkit",
+        "LOGNAME": "buildkit",
         "BK_LAUNCH_CONFIG": str(slot.launch_config),
         "CMAKE_GENERATOR": "Ninja",
         # What the build tools are told, in the ways in which projects tell them; how many calls
@@ -96,6 +107,16 @@ def build_variables(plan: Plan, workshop: Workshop, backend: Backend) -> dict[st
     elif not backend.is_scikit_build:
         variables["CMAKE_ARGS"] = _cmake_arguments(plan, workshop)
     return variables | {name: _expand(value, workshop) for name, value in plan.environment}
+
+
+def _system_path(plan: Plan, path: str) -> list[str]:
+    """Return what a build sees of the user's PATH: the system's directories and the compiler's.
+
+    CMake looks for packages beside each directory of PATH, so that an active conda environment
+    would bring its libraries into a wheel whose key says nothing of them.
+    """
+    compilers = {str(_tool(plan, name).parent) for name in ("gcc", "g++")}
+    return [folder for folder in path.split(":") if folder in compilers or folder in _SYSTEM]
 
 
 def _tool(plan: Plan, name: str) -> Path:

@@ -423,3 +423,49 @@ def test_a_locked_wheel_is_made_again_elsewhere_or_its_difference_is_told(world,
     assert "would be another one if it was made here" in done.stderr
     assert "source: was " in done.stderr
     assert world.entries() == []
+
+
+def test_a_build_sees_an_empty_home_and_of_path_only_what_is_the_systems(world):
+    home = world.root / "home"
+    strange = world.root / "conda" / "bin"
+    strange.mkdir(parents=True)
+    home.mkdir()
+    (home / ".pydistutils.cfg").write_text("[build_ext]\ndefine = STRAY\n")
+    done = world.run(
+        *("shell", "toy", "--arch", "sm120", "-c", 'env; ls -A "$HOME"'),
+        PATH=f"{strange}:{world.environment['PATH']}",
+        HOME=str(home),
+        XDG_CACHE_HOME=str(home),
+        USER="somebody",
+    )
+    assert done.returncode == 0, done.stderr
+    variables = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert str(strange) not in variables["PATH"].split(":")
+    assert "/usr/bin" in variables["PATH"].split(":")
+    assert variables["HOME"] == str(world.slot / "tmp")
+    assert ".pydistutils.cfg" not in done.stdout
+    assert "somebody" not in done.stdout
+    assert "XDG_CACHE_HOME" not in variables
+
+
+def test_the_collector_leaves_what_an_open_shell_uses_and_takes_it_afterwards(world):
+    shell = subprocess.Popen(
+        world.command("shell", "toy", "--arch", "sm120", "-c", "echo ready; read line"),
+        env=world.environment,
+        cwd=world.root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert shell.stdout.readline() == "ready\n"
+        busy = world.run("cache", "gc", "--max-size", "0")
+        assert busy.returncode == 0, busy.stderr
+        assert f"{world.slot} is in use" in busy.stderr
+        assert (world.slot / "source").is_dir()
+    finally:
+        shell.communicate("done\n", timeout=60)
+    (world.cache / "environments").unlink()  # other tests share it
+    done = world.run("cache", "gc", "--max-size", "0", "--json")
+    assert str(world.cache / "builds") in done.stdout
+    assert not [path for path in (world.cache / "builds").iterdir() if path.is_dir()]

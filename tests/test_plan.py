@@ -77,6 +77,12 @@ CHANGES: dict[str, Plan] = {
     "project": plan(a_recipe(project="toy-kernel")),
     "python": plan(facts=some_facts(python=a_python(tag="cp312"))),
     "platform": plan(facts=some_facts(python=a_python(platform="linux_aarch64"))),
+    "python version": plan(facts=some_facts(python=a_python(version="3.11.8"))),
+    "python flags": plan(facts=some_facts(python=a_python(flags=a_digest("-O3")))),
+    "launcher": plan(facts=some_facts(launcher=a_digest("launch.cc"))),
+    "linker": plan(
+        facts=some_facts(toolchain=a_toolchain(tools=(*a_toolchain().tools, a_tool("ld", "2.40"))))
+    ),
     "libc": plan(facts=some_facts(python=a_python(libc="glibc-2.39"))),
     "compiler version": plan(
         facts=some_facts(toolchain=a_toolchain(tools=(a_tool("nvcc", "13.1.0"),)))

@@ -55,6 +55,7 @@ def test_the_wheel_holds_programs_recipes_and_patches_and_no_native_source(wheel
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
     for program in ("bk-launch", "bk-isolate"):
         assert modes[f"buildkit/bin/{program}"] & 0o111
+    assert "buildkit/bin/native.sha256" in names
     assert "buildkit/data/recipes/demo-kernel.toml" in names
     assert {"buildkit/governor/page.css", "buildkit/governor/page.js"} <= names
     assert "buildkit/data/recipes/demo-kernel.lock" in names

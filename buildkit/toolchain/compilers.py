@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from buildkit.run import Runner
 
-__all__ = ["probe_gcc"]
+__all__ = ["probe_binutils", "probe_gcc"]
 
 #: Suffixes under which distributions install further GCCs beside the default one.
 _SUFFIXES = ("", *(f"-{major}" for major in range(16, 8, -1)))
@@ -77,6 +77,45 @@ def _probe(
     answer = remembered(memo, "gcc", path, ask)
     if not re.fullmatch(r"\d+(\.\d+)*", answer["version"]):
         return None  # clang under gcc's name, or a script
+    return ToolIdentity(
+        name=name, version=answer["version"], digest=Digest(answer["digest"]), path=path
+    )
+
+
+def probe_binutils(
+    gcc: ToolIdentity, *, runner: Runner, environment: Mapping[str, str], memo: Path
+) -> tuple[ToolIdentity, ...]:
+    """Return the assembler and the linker that a GCC calls; many take the first ones on PATH.
+
+    What is missing is left out: the build will say so itself.
+    """
+    found = (_binutil(name, gcc, runner, environment, memo) for name in ("as", "ld"))
+    return tuple(tool for tool in found if tool is not None)
+
+
+def _binutil(
+    name: str, gcc: ToolIdentity, runner: Runner, environment: Mapping[str, str], memo: Path
+) -> ToolIdentity | None:
+    variables = base_environment(environment)
+
+    def ask_gcc() -> dict[str, str]:
+        done = runner.capture(
+            [gcc.path, f"-print-prog-name={name}"], env=variables, timeout_seconds=60
+        )
+        return {"place": done.stdout.strip()}
+
+    named = remembered(memo, f"gcc-{name}", gcc.path, ask_gcc)["place"]
+    place = shutil.which(named, path=variables["PATH"]) if named else None
+    if place is None:
+        return None
+    path = Path(place)
+
+    def ask() -> dict[str, str]:
+        done = runner.capture([path, "--version"], env=variables, timeout_seconds=60)
+        first = done.stdout.partition("\n")[0].split()
+        return {"version": first[-1] if first else "0", "digest": digest_file(path.resolve())}
+
+    answer = remembered(memo, name, path, ask)
     return ToolIdentity(
         name=name, version=answer["version"], digest=Digest(answer["digest"]), path=path
     )

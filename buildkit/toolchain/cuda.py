@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildkit.arch import FIRST_CUDA
-from buildkit.digest import Digest, digest_file
+from buildkit.digest import digest_file, digest_value
 from buildkit.environ import base_environment
 from buildkit.errors import ArchError, ToolchainError
 from buildkit.paths import data_root
@@ -183,9 +183,20 @@ def _probe(root: Path, runner: Runner, environment: Mapping[str, str], memo: Pat
         return {"version": release[1] if release else "0", "digest": digest_file(nvcc.resolve())}
 
     answer = remembered(memo, "nvcc", nvcc, ask)
-    return ToolIdentity(
-        name="nvcc", version=answer["version"], digest=Digest(answer["digest"]), path=nvcc
-    )
+    # The driver compiles nothing itself, and people do put a newer ptxas beside an older one.
+    parts = [_part(root / name, memo) for name in ("nvvm/bin/cicc", "bin/ptxas")]
+    digest = digest_value([answer["digest"], *parts])
+    return ToolIdentity(name="nvcc", version=answer["version"], digest=digest, path=nvcc)
+
+
+def _part(program: Path, memo: Path) -> str:
+    """Return the digest of a program that nvcc calls; empty if it lies elsewhere."""
+    if not program.is_file():
+        return ""
+    question = f"nvcc-{program.name}"
+    return remembered(memo, question, program, lambda: {"digest": digest_file(program.resolve())})[
+        "digest"
+    ]
 
 
 def _newest_gcc(include: Path) -> int | None:

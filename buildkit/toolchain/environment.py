@@ -139,9 +139,19 @@ def _check_space(paths: Paths, wanted_bytes: int) -> None:
         )
 
 
+#: The digest is of the hashes of the files that a distribution brought: a rebuilt wheel often has
+#: the version of the one before. What installers write by themselves does not count.
 _INSTALLED = """\
-import importlib.metadata as m, json
-print(json.dumps(sorted((d.metadata["Name"], d.version) for d in m.distributions())))
+import hashlib, importlib.metadata as m, json
+def contents(d):
+    rows = (d.read_text("RECORD") or "").splitlines()
+    kept = sorted(
+        row for row in rows
+        if ",sha256=" in row and ".pyc," not in row and ".dist-info/" not in row
+        and not row.startswith("..")
+    )
+    return hashlib.sha256("\\n".join(kept).encode()).hexdigest()
+print(json.dumps(sorted((d.metadata["Name"], d.version, contents(d)) for d in m.distributions())))
 """
 
 
@@ -174,7 +184,8 @@ def read_environment(
             where=Location(file="command line", key="--env"),
             remedy="Run it by hand to see why.",
         )
-    versions = {str(canonicalize_name(name)): version for name, version in json.loads(done.stdout)}
+    rows = [(str(canonicalize_name(row[0])), *row[1:]) for row in json.loads(done.stdout)]
+    versions = {name: version for name, version, _ in rows}
     text = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
-    lock = EnvLock(text=text, digest=digest_value(sorted(versions.items())), versions=versions)
+    lock = EnvLock(text=text, digest=digest_value(sorted(rows)), versions=versions)
     return python.parent.parent, lock

@@ -8,11 +8,13 @@ interpreter.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from buildkit.digest import digest_bytes
 from buildkit.environ import base_environment
 from buildkit.errors import ToolchainError
 from buildkit.toolchain.memo import remembered
@@ -36,6 +38,9 @@ print(json.dumps({
     "libc": "-".join(platform.libc_ver()),
     "base": getattr(sys, "_base_executable", sys.executable),
     "include": sysconfig.get_path("include"),
+    "flags": json.dumps([sysconfig.get_config_var(name) for name in (
+        "CPPFLAGS", "OPT", "CFLAGS", "CCSHARED", "LDFLAGS", "LDSHARED", "LDCXXSHARED", "EXT_SUFFIX",
+    )]),
     "threads": str(sysconfig.get_config_var("Py_GIL_DISABLED") or 0),
 }))
 """
@@ -66,6 +71,7 @@ def probe_python(
         tag=tag,
         platform=answer["platform"],
         libc=answer["libc"],
+        flags=digest_bytes(answer["flags"].encode()),
         executable=Path(answer["base"]),
     )
 
@@ -115,7 +121,16 @@ def _ask(
             ) from None
         return answer
 
-    return remembered(memo, "python", executable, ask)
+    # An interpreter on a disk that several hosts share is one file with the C library of each.
+    return remembered(memo, f"python-{_host_libc()}", executable, ask)
+
+
+def _host_libc() -> str:
+    """Return the C library of this host as a word. Source: confstr(3), glibc alone knows it."""
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "other").replace(" ", "-").replace("/", "-")
+    except (ValueError, OSError):
+        return "other"
 
 
 def _find(spec: str | None, runner: Runner, environment: Mapping[str, str]) -> Path:
