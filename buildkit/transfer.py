@@ -174,7 +174,7 @@ def export_entries(entries: Sequence[StoredEntry], destination: Path, kit: Kit) 
     except OSError as error:
         raise CacheError(
             f"The export cannot be written: {error.strerror or error}.",
-            where=Location(file=str(error.filename or destination)),
+            where=Location(file=str(destination)),
             remedy="Free some space, or give another path.",
         ) from error
     return sum(written), len(written) - sum(written)
@@ -305,8 +305,11 @@ def _opened(source: Path) -> Iterator[_Parcels]:
         with tarfile.open(source) as tar:
             yield _Archive(tar)
     except (tarfile.TarError, EOFError, OSError) as error:
+        reason = _reason(error)
+        if "\n" in reason:  # one line for each compression that was tried
+            reason = "it is no tar archive, or cut off at its start"
         raise CacheError(
-            f"The export cannot be read: {_reason(error)}.",
+            f"The export cannot be read: {reason}.",
             where=Location(file=str(source)),
             remedy="Copy it again; it may have been cut off.",
         ) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import subprocess
 import sys
 import time
@@ -9,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from buildkit.fs import clone_file, locked, remove_tree, staged_directory, write_atomic
+from buildkit.fs import (
+    clone_file,
+    locked,
+    remove_tree,
+    staged_directory,
+    try_locked,
+    write_atomic,
+)
 
 
 def test_an_atomic_write_replaces_and_leaves_nothing_beside(tmp_path: Path) -> None:
@@ -92,3 +101,14 @@ def test_a_clone_shares_nothing_with_its_source(tmp_path: Path) -> None:
     assert source.read_bytes() == b"wheel"
     assert source.stat().st_nlink == 1
     assert time.time() - (tmp_path / "out" / "copy").stat().st_mtime < 60
+
+
+def test_a_file_system_without_locks_is_said_to_be_one(tmp_path, monkeypatch):
+    def no_flock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_flock)
+    with pytest.raises(OSError, match="has no locks"), locked(tmp_path / "lock"):
+        pass
+    with try_locked(tmp_path / "lock") as is_ours:
+        assert not is_ours

@@ -98,7 +98,7 @@ def harm(folder: Path, how: str) -> None:
         case "no wheel":
             wheel.unlink()
         case "other field":
-            document["fields"][0][1] = "2"
+            document["fields"][0][1] = "other"
         case "other digest":
             document["sha256"] = "0" * 64
         case "leads out":
