@@ -6,6 +6,7 @@ Safe extraction of archives is in :mod:`buildkit.sources.archive`.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -99,6 +100,7 @@ def locked(path: Path, *, waiting: Callable[[], None] | None = None) -> Iterator
     from filelock import FileLock, Timeout
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    _require_flock(path)
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -106,10 +108,6 @@ def locked(path: Path, *, waiting: Callable[[], None] | None = None) -> Iterator
         if waiting is not None:
             waiting()
         lock.acquire()
-    except NotImplementedError as error:
-        raise OSError(
-            errno.ENOLCK, "this file system has no locks (flock); use another one", str(path)
-        ) from error
     try:
         yield
     finally:
@@ -123,14 +121,30 @@ def try_locked(path: Path) -> Iterator[bool]:
 
     lock = FileLock(path)
     try:
+        _require_flock(path)
         lock.acquire(timeout=0)
-    except (Timeout, NotImplementedError):
+    except (Timeout, OSError):
         yield False
         return
     try:
         yield True
     finally:
         lock.release()
+
+
+def _require_flock(path: Path) -> None:
+    """Refuse a file system without locks; filelock would take files for locks, which outlive us.
+
+    :raises OSError: if it is one.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # asks and changes nothing
+    except OSError as error:
+        told = "this file system has no locks (flock): use another one"
+        raise OSError(errno.ENOLCK, told, str(path)) from error
+    finally:
+        os.close(handle)
 
 
 def remove_tree(path: Path) -> None:
