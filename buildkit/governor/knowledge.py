@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from buildkit.governor.estimate import Call, Measured, Prior, UnitKey, estimate
+from buildkit.governor.estimate import Call, Measured, Nearest, Prior, UnitKey, estimate
 from buildkit.governor.policy import Limit
 from buildkit.governor.profile import Unit
 
@@ -49,23 +49,30 @@ class Knowledge:
     profile: Mapping[str, Sequence[Unit]]
     """Units of the recipe's profile, by source."""
     priors: Mapping[Language, Prior]
-    shown: defaultdict[tuple[str, str, int], list[Measured]] = field(
+    shown: defaultdict[tuple[str, int], list[tuple[frozenset[str], Measured]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """What calls have taken in this build, by group and by kin; grows."""
+    """What calls have taken in this build, with the words of their names, by kind; grows."""
 
     def call_of(self, ask: Ask) -> Call:
         """Return the call that a launcher asks for."""
         unit = unit_of(ask.source, ask.output, ask.flags, self.roots)
         return Call(unit=unit, language=ask.language, passes=ask.passes)
 
-    def expect(self, call: Call) -> Estimate:
+    def nearest(self, call: Call) -> Nearest:
+        """Return what this build has shown of the calls that are most like one."""
+        nearest = Nearest(call.words)
+        for words, run in self.shown.get(call.kind, ()):
+            nearest.hear(words, run)
+        return nearest
+
+    def expect(self, call: Call, nearest: Nearest) -> Estimate:
         """Return what a call is expected to take."""
         return estimate(
             call,
             history=self.history.get(call.unit, ()),
             profile=self.profile.get(call.unit.source, ()),
-            shown=self.shown.get(call.group, self.shown.get(call.kin, [])),
+            shown=nearest.runs,
             prior=self.priors[call.language],
         )
 
@@ -75,8 +82,7 @@ class Knowledge:
 
     def show(self, call: Call, run: Measured) -> None:
         """Learn from a call that has ended."""
-        self.shown[call.group].append(run)
-        self.shown[call.kin].append(run)
+        self.shown[call.kind].append((call.words, run))
 
     def render(self) -> str:
         """Return the text of its file."""
