@@ -201,10 +201,16 @@ int PassesAtOnce(const Args& args) {
   for (const Entry& entry : Find(args).entries) AddOnce(entry.arch, &targets);
   int threads = 1;
   for (size_t i = 0; i < args.size(); ++i) {
-    for (const std::string_view flag : {"--threads", "-t"}) {
-      if (args[i] == flag && i + 1 < args.size()) threads = std::atoi(args[i + 1].c_str());
-      const std::string joined = std::string(flag) + "=";
-      if (StartsWith(args[i], joined)) threads = std::atoi(args[i].c_str() + joined.size());
+    const std::string& arg = args[i];
+    if ((arg == "--threads" || arg == "-t") && i + 1 < args.size()) {
+      threads = std::atoi(args[++i].c_str());
+    } else if (StartsWith(arg, "--threads=")) {
+      threads = std::atoi(arg.c_str() + 10);
+    } else if (StartsWith(arg, "-t=")) {
+      threads = std::atoi(arg.c_str() + 3);
+    } else if (StartsWith(arg, "-t") && arg.size() > 2 &&
+               arg.find_first_not_of("0123456789", 2) == std::string::npos) {
+      threads = std::atoi(arg.c_str() + 2);
     }
   }
   const int passes = std::max(1, static_cast<int>(targets.size()));
