@@ -40,9 +40,10 @@ RAN_OUT_FACTOR = 1.5
 #: Of the peaks that this build has shown, the one that so many stay below is expected of the next.
 QUANTILE = 0.9
 
-#: How many shown units weigh as much as the prior: the first to end are the small ones.
+#: How many shown units of quite another name weigh as much as the prior: the first to end are the
+#: small ones. The more alike the names, the less the prior counts.
 #: Source: our own choice; a wrong guess costs a pause or a repetition.
-PRIOR_WEIGHT = 1
+PRIOR_WEIGHT = 2
 
 #: Such as ``hdim128`` and ``bf16`` of ``flash_bwd_hdim128_bf16_sm80.cu``.
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -136,7 +137,7 @@ def estimate(
     *,
     history: Sequence[Measured],
     profile: Sequence[Unit],
-    shown: Sequence[Measured],
+    shown: Nearest,
     prior: Prior,
 ) -> Estimate:
     """Return what to expect of a call.
@@ -161,12 +162,14 @@ def estimate(
             basis="profile",
         )
     prior_peak = prior.peak_bytes * call.passes
-    if not shown:
+    if not shown.runs:
         return Estimate(peak_bytes=prior_peak, seconds=prior.seconds, basis="prior")
-    usual = _quantile([run.likely_peak_bytes for run in shown])
+    usual = _quantile([run.likely_peak_bytes for run in shown.runs])
+    weight = PRIOR_WEIGHT * (1 - shown.likeness)
+    count = len(shown.runs)
     return Estimate(
-        peak_bytes=int(max(usual, _mix(usual, prior_peak, len(shown)))),
-        seconds=_mix(median(run.seconds for run in shown), prior.seconds, len(shown)),
+        peak_bytes=int(max(usual, _mix(usual, prior_peak, count, weight))),
+        seconds=_mix(median(run.seconds for run in shown.runs), prior.seconds, count, weight),
         basis="this build",
     )
 
@@ -175,5 +178,5 @@ def _quantile(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(QUANTILE * len(values)) - 1]
 
 
-def _mix(shown: float, prior: float, count: int) -> float:
-    return (count * shown + PRIOR_WEIGHT * prior) / (count + PRIOR_WEIGHT)
+def _mix(shown: float, prior: float, count: int, weight: float) -> float:
+    return (count * shown + weight * prior) / (count + weight)

@@ -72,7 +72,7 @@ class Knowledge:
             call,
             history=self.history.get(call.unit, ()),
             profile=self.profile.get(call.unit.source, ()),
-            shown=nearest.runs,
+            shown=nearest,
             prior=self.priors[call.language],
         )
 

@@ -27,8 +27,9 @@ def unit(flags: str, peak_gib: float, seconds: float) -> Unit:
     )
 
 
-def expect(history=(), profile=(), shown=(), call=CALL):
-    return estimate(call, history=history, profile=profile, shown=shown, prior=PRIOR)
+def expect(history=(), profile=(), shown=(), call=CALL, likeness=0.0):
+    nearest = Nearest(call.words, likeness=likeness, runs=list(shown))
+    return estimate(call, history=history, profile=profile, shown=nearest, prior=PRIOR)
 
 
 def test_history_comes_first_and_its_largest_peak_counts():
@@ -60,7 +61,7 @@ def test_the_prior_counts_each_pass():
 def test_what_the_build_shows_takes_over_from_the_prior_bit_by_bit():
     peaks = [expect(shown=[ran(1)] * count).peak_bytes for count in (1, 5, 50, 500)]
     assert peaks == sorted(peaks, reverse=True)
-    assert peaks[1] == int((5 * 1 + 6) / 6 * GIB)
+    assert peaks[1] == int((5 * 1 + 2 * 6) / 7 * GIB)
     assert peaks[-1] < 1.1 * GIB
 
 
@@ -84,6 +85,11 @@ def test_the_names_most_like_tell_most():
     assert not nearest.hear(calls[0].words, ran(3))
     assert nearest.hear(calls[2].words, ran(5))
     assert nearest.runs == [ran(6), ran(5)]
+
+
+def test_the_more_alike_the_names_the_less_the_prior_counts():
+    peaks = [expect(shown=[ran(1)], likeness=likeness).peak_bytes for likeness in (0, 0.5, 0.9, 1)]
+    assert peaks == [int(GIB * peak) for peak in (13 / 3, 7 / 2, 2.2 / 1.2, 1)]
 
 
 def test_a_name_like_no_other_takes_what_there_is():
