@@ -35,6 +35,7 @@ from buildkit.governor.knowledge import Knowledge, unit_of
 from buildkit.governor.policy import Limit
 from buildkit.launcher import Admission, binary, read_records, render_config
 from buildkit.sizes import parse_size
+from buildkit.values import FlagRule
 
 if TYPE_CHECKING:
     from buildkit.values import UnitRecord
@@ -75,9 +76,9 @@ class Project:
     ninja: Path
     """Directory of its ninja file."""
     tools: dict[str, Path]
+    rules: tuple[FlagRule, ...]
     targets: tuple[str, ...]
     """Outputs to build; empty for all."""
-    variables: dict[str, str]
     prior: Prior
 
 
@@ -118,8 +119,8 @@ def synthetic(folder: Path) -> Project:
     return Project(
         ninja=folder,
         tools={},
+        rules=(),
         targets=(),
-        variables={},
         prior=Prior(peak_bytes=3 * GIB // 2, seconds=20.0),
     )
 
@@ -127,11 +128,15 @@ def synthetic(folder: Path) -> Project:
 def from_slot(slot: Path) -> Project:
     """Take what a make has left."""
     (file,) = slot.glob("build/**/build.ninja")
-    tools = {}
+    tools, rules = {}, []
     for line in (slot / "launch.conf").read_text().splitlines():
-        if line.startswith("tool "):
-            name, path = line.removeprefix("tool ").split("\t")
+        key, _, value = line.partition(" ")
+        if key == "tool":
+            name, path = value.split("\t")
             tools[name] = Path(path)
+        elif key == "rule":
+            language, old, new = value.split("\t")
+            rules.append(FlagRule(old=old, new=new, language=language))
     objects = [
         line.split(":")[0].removeprefix("build ")
         for line in file.read_text().splitlines()
@@ -140,8 +145,8 @@ def from_slot(slot: Path) -> Project:
     return Project(
         ninja=file.parent,
         tools=tools,
+        rules=tuple(rules),
         targets=tuple(objects),
-        variables={},
         prior=Prior(peak_bytes=7 * GIB, seconds=90.0),
     )
 
@@ -208,7 +213,7 @@ class Bench:
             render_config(
                 target=parse_arch("sm120"),
                 without_code="keep",
-                rules=(),
+                rules=self._project.rules,
                 tools=self._project.tools,
                 records=self._folder / "records.jsonl",
                 admission=admission,
@@ -221,7 +226,7 @@ class Bench:
                 *(binary("bk-isolate"), "--cgroup", cap.entrance, "--", self._ninja),
                 *("-C", self._project.ninja, f"-j{jobs}", "-k0", *self._project.targets),
             ],
-            env={**os.environ, **self._project.variables, "BK_LAUNCH_CONFIG": str(config)},
+            env={**os.environ, "BK_LAUNCH_CONFIG": str(config)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

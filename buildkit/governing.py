@@ -107,10 +107,12 @@ class Governing:
         :raises RequestError: if it shall and cannot.
         """
         with hard_cap(self.capacity.cap_bytes, wish) as cap:
-            with self._governed(cap) as events:
-                yield Block(events=events, entrance=cap.entrance)
-            if cap.kills():
-                self.kit.events.fact("kernel kills", str(cap.kills()))
+            try:
+                with self._governed(cap) as events:
+                    yield Block(events=events, entrance=cap.entrance)
+            finally:
+                if cap.kills():
+                    self.kit.events.fact("kernel kills", str(cap.kills()))
 
     @contextmanager
     def _governed(self, cap: HardCap) -> Iterator[Events]:

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
-
-from buildkit.digest import digest_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +22,10 @@ __all__ = [
     "Call",
     "Estimate",
     "Measured",
+    "Nearest",
     "Prior",
     "UnitKey",
-    "digest_flags",
     "estimate",
-    "passes_at_once",
 ]
 
 Language = Literal["cuda", "c++", "link"]
@@ -44,11 +40,13 @@ RAN_OUT_FACTOR = 1.5
 #: Of the peaks that this build has shown, the one that so many stay below is expected of the next.
 QUANTILE = 0.9
 
-#: How many shown units weigh as much as the prior: the first to end are the small ones.
+#: How many shown units of quite another name weigh as much as the prior: the first to end are the
+#: small ones. The more alike the names, the less the prior counts.
+#: Source: our own choice; a wrong guess costs a pause or a repetition.
 PRIOR_WEIGHT = 2
 
-#: Arguments that name files. Everything else of a command line is a flag.
-_PATH = re.compile(r"/|\.(?:o|d|obj|a|so|cu|cc|cpp|cxx|c)$")
+#: Such as ``hdim128`` and ``bf16`` of ``flash_bwd_hdim128_bf16_sm80.cu``.
+_WORD = re.compile(r"[A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,14 +69,14 @@ class Call:
     """Compiler passes that run at the same time."""
 
     @property
-    def group(self) -> tuple[str, str, int]:
-        """Calls that are likely alike: same directory, language and passes."""
-        return str(PurePosixPath(self.unit.source).parent), self.language, self.passes
+    def kind(self) -> tuple[str, int]:
+        """Calls of another kind tell nothing of this one."""
+        return self.language, self.passes
 
     @property
-    def kin(self) -> tuple[str, str, int]:
-        """Calls that are alike at least in kind: whatever the directory."""
-        return "*", self.language, self.passes
+    def words(self) -> frozenset[str]:
+        """The words of its name: generated sources tell by them what they instantiate."""
+        return frozenset(_WORD.findall(self.unit.source))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +92,27 @@ class Measured:
     def likely_peak_bytes(self) -> float:
         """The peak, or for a run that was cut short what it would have been at least."""
         return self.peak_bytes * RAN_OUT_FACTOR if self.ran_out else self.peak_bytes
+
+
+@dataclass(slots=True)
+class Nearest:
+    """What this build has shown of the units whose names are most like one unit's."""
+
+    words: frozenset[str]
+    likeness: float = -1.0
+    """Share of words that the names have in common."""
+    runs: list[Measured] = field(default_factory=list)
+
+    def hear(self, words: frozenset[str], run: Measured) -> bool:
+        """Learn of a unit that has ended; return whether that changes what is expected."""
+        shared = len(words & self.words) / max(len(words), len(self.words), 1)
+        if shared < self.likeness:
+            return False
+        if shared > self.likeness:
+            self.runs = []
+        self.likeness = shared
+        self.runs.append(run)
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +137,14 @@ def estimate(
     *,
     history: Sequence[Measured],
     profile: Sequence[Unit],
-    shown: Sequence[Measured],
+    shown: Nearest,
     prior: Prior,
 ) -> Estimate:
     """Return what to expect of a call.
 
     :param history: Its last runs on this machine.
     :param profile: Units of the recipe's profile with its source.
-    :param shown: What calls of its group, else of its kin, have taken in this build.
+    :param shown: What the calls that are most like it have taken in this build.
     :param prior: Of its language.
     """
     if history:
@@ -143,50 +162,21 @@ def estimate(
             basis="profile",
         )
     prior_peak = prior.peak_bytes * call.passes
-    if not shown:
+    if not shown.runs:
         return Estimate(peak_bytes=prior_peak, seconds=prior.seconds, basis="prior")
-    usual = _quantile([run.likely_peak_bytes for run in shown])
+    usual = _quantile([run.likely_peak_bytes for run in shown.runs])
+    weight = PRIOR_WEIGHT * (1 - shown.likeness)
+    count = len(shown.runs)
     return Estimate(
-        peak_bytes=int(max(usual, _mix(usual, prior_peak, len(shown)))),
-        seconds=_mix(median(run.seconds for run in shown), prior.seconds, len(shown)),
+        peak_bytes=int(max(usual, _mix(usual, prior_peak, count, weight))),
+        seconds=_mix(median(run.seconds for run in shown.runs), prior.seconds, count, weight),
         basis="this build",
     )
-
-
-def passes_at_once(threads: int, passes: int) -> int:
-    """Return how many passes of an nvcc call run at the same time.
-
-    :param threads: Value of ``--threads``; 0 means as many as there are CPUs.
-    :param passes: Number of targets. For a single one nvcc ignores ``--threads``.
-
-    Source: nvcc manual, "--threads".
-
-    >>> passes_at_once(32, 1), passes_at_once(2, 4), passes_at_once(0, 4)
-    (1, 2, 4)
-    """
-    return max(1, passes if threads == 0 else min(threads, passes))
-
-
-def digest_flags(argv: Sequence[str]) -> str:
-    """Return a digest of a command line's flags: of all arguments that name no file.
-
-    The same call from another directory, or of another source, has the same digest.
-
-    >>> digest_flags(["nvcc", "-O3", "-I/x", "-c", "a.cu"]) == digest_flags(
-    ...     ["/usr/bin/nvcc", "-O3", "-c", "b/a.cu", "-o", "a.o"])
-    True
-    """
-    flags = [argument for argument in argv[1:] if not _PATH.search(argument)]
-    return digest_value([flag for flag in flags if flag not in _BEFORE_PATH])[:12]
-
-
-#: Options whose value, a path, is the next argument: the value is gone, so they say nothing.
-_BEFORE_PATH = frozenset({"-o", "-MF", "-MT", "-MQ", "-I", "-isystem", "-include", "-L"})
 
 
 def _quantile(values: Sequence[float]) -> float:
     return sorted(values)[math.ceil(QUANTILE * len(values)) - 1]
 
 
-def _mix(shown: float, prior: float, count: int) -> float:
-    return (count * shown + PRIOR_WEIGHT * prior) / (count + PRIOR_WEIGHT)
+def _mix(shown: float, prior: float, count: int, weight: float) -> float:
+    return (count * shown + weight * prior) / (count + weight)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from buildkit.digest import digest_value
 from buildkit.governor.capacity import read_headroom
 from buildkit.governor.ledger import Ledger, Load
+from buildkit.governor.protocol import render_report
 from buildkit.governor.server import BACKLOG, Server
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def read_load(folder: Path, build: str) -> Load | None:
         with closing(socket.socket(socket.AF_UNIX)) as handle, _address(folder) as address:
             handle.settimeout(1.0)
             handle.connect(address)
-            handle.sendall(f"report\t{build.replace('%', '%25')}\n".encode())
+            handle.sendall(render_report(build))
             with handle.makefile() as answer:
                 return Load(**json.loads(answer.readline()))
     except (OSError, ValueError, TypeError):

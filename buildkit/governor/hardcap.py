@@ -30,7 +30,7 @@ HardCapWish = Literal["auto", "on", "off"]
 #: Name of the groups that we make, before a number.
 PREFIX = "buildkit-"
 
-#: Seconds for which the processes of a group are given to end before they are killed.
+#: Seconds within which the killed processes of a group are expected to have ended.
 PATIENCE_SECONDS = 2.0
 
 
@@ -171,15 +171,18 @@ def _remove(directory: Path) -> None:
             if time.monotonic() > deadline:
                 return  # a later make sweeps it away
             with suppress(OSError, ValueError):
-                for pid in (directory / "cgroup.procs").read_text().split():
-                    os.kill(int(pid), signal.SIGKILL)
+                for pid in map(int, (directory / "cgroup.procs").read_text().split()):
+                    if pid > 0:  # 0 is a process that our namespace does not see
+                        os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
         else:
             return
 
 
 def _sweep(parent: Path) -> None:
-    """Remove groups that a killed make left; those in use refuse."""
+    """Remove groups that a killed make left; that of another may be empty just now."""
     for directory in parent.glob(f"{PREFIX}*-*"):
-        with suppress(OSError):
-            directory.rmdir()
+        maker = directory.name.removeprefix(PREFIX).partition("-")[0]
+        if not Path("/proc", maker).exists():
+            with suppress(OSError):
+                directory.rmdir()

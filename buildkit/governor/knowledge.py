@@ -7,19 +7,28 @@ travels as a file, because the governor that serves a build may live in the ``ma
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from buildkit.governor.estimate import Call, Measured, Prior, UnitKey, estimate
+from buildkit.governor.estimate import (
+    Call,
+    Language,
+    Measured,
+    Nearest,
+    Prior,
+    UnitKey,
+    estimate,
+)
 from buildkit.governor.policy import Limit
 from buildkit.governor.profile import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from buildkit.governor.estimate import Estimate, Language
+    from buildkit.governor.estimate import Estimate
     from buildkit.governor.protocol import Ask
 
 __all__ = ["Knowledge", "read_knowledge", "unit_of"]
@@ -49,23 +58,33 @@ class Knowledge:
     profile: Mapping[str, Sequence[Unit]]
     """Units of the recipe's profile, by source."""
     priors: Mapping[Language, Prior]
-    shown: defaultdict[tuple[str, str, int], list[Measured]] = field(
+    shown: defaultdict[tuple[str, int], list[tuple[frozenset[str], Measured]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """What calls have taken in this build, by group and by kin; grows."""
+    """What calls have taken in this build, with the words of their names, by kind; grows."""
 
     def call_of(self, ask: Ask) -> Call:
         """Return the call that a launcher asks for."""
         unit = unit_of(ask.source, ask.output, ask.flags, self.roots)
         return Call(unit=unit, language=ask.language, passes=ask.passes)
 
-    def expect(self, call: Call) -> Estimate:
-        """Return what a call is expected to take."""
+    def nearest(self, call: Call) -> Nearest:
+        """Return what this build has shown of the calls that are most like one."""
+        nearest = Nearest(call.words)
+        for words, run in self.shown.get(call.kind, ()):
+            nearest.hear(words, run)
+        return nearest
+
+    def expect(self, call: Call, nearest: Nearest | None = None) -> Estimate:
+        """Return what a call is expected to take.
+
+        :param nearest: What :meth:`nearest` has told, kept up to date by the caller.
+        """
         return estimate(
             call,
             history=self.history.get(call.unit, ()),
             profile=self.profile.get(call.unit.source, ()),
-            shown=self.shown.get(call.group, self.shown.get(call.kin, [])),
+            shown=nearest or self.nearest(call),
             prior=self.priors[call.language],
         )
 
@@ -75,8 +94,7 @@ class Knowledge:
 
     def show(self, call: Call, run: Measured) -> None:
         """Learn from a call that has ended."""
-        self.shown[call.group].append(run)
-        self.shown[call.kin].append(run)
+        self.shown[call.kind].append((call.words, run))
 
     def render(self) -> str:
         """Return the text of its file."""
@@ -109,33 +127,60 @@ def read_knowledge(file: Path) -> Knowledge:
     :raises OSError: if it cannot be read.
     :raises ValueError: if it is not such a file.
     """
-    document: Any = json.loads(file.read_text())
-    history: dict[UnitKey, list[Measured]] = {}
-    profile: dict[str, list[Unit]] = {}
     try:
-        for source, flags, peak, seconds, ran_out in document["history"]:
-            history.setdefault(UnitKey(source, flags), []).append(
-                Measured(peak_bytes=peak, seconds=seconds, ran_out=ran_out)
-            )
-        for source, flags, seconds, cpu_seconds, peak in document["profile"]:
-            profile.setdefault(source, []).append(
-                Unit(
-                    source=source,
-                    flags=flags,
-                    seconds=seconds,
-                    cpu_seconds=cpu_seconds,
-                    peak_bytes=peak,
-                )
-            )
-        return Knowledge(
-            limit=Limit(memory_bytes=document["memory_bytes"], cpus=document["cpus"]),
-            roots=tuple(document["roots"]),
-            history=history,
-            profile=profile,
-            priors={
-                language: Prior(peak_bytes=peak, seconds=seconds)
-                for language, (peak, seconds) in document["priors"].items()
-            },
-        )
-    except (KeyError, TypeError, AttributeError) as error:
+        return _knowledge(json.loads(file.read_text()))
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"no knowledge of a build in {file}") from error
+
+
+def _knowledge(document: Any) -> Knowledge:
+    """Return what a document holds; each figure is looked at, as the governor serves others too."""
+    history: dict[UnitKey, list[Measured]] = {}
+    for source, flags, peak, seconds, ran_out in document["history"]:
+        run = Measured(peak_bytes=_bytes(peak), seconds=_number(seconds), ran_out=bool(ran_out))
+        history.setdefault(UnitKey(_text(source), _text(flags)), []).append(run)
+    profile: dict[str, list[Unit]] = {}
+    for source, flags, seconds, cpu_seconds, peak in document["profile"]:
+        unit = Unit(
+            source=_text(source),
+            flags=_text(flags),
+            seconds=_number(seconds),
+            cpu_seconds=_number(cpu_seconds),
+            peak_bytes=_bytes(peak),
+        )
+        profile.setdefault(unit.source, []).append(unit)
+    priors = document["priors"]
+    return Knowledge(
+        limit=Limit(
+            memory_bytes=max(1, _bytes(document["memory_bytes"])),
+            cpus=max(1, _bytes(document["cpus"])),
+        ),
+        roots=tuple(_text(root) for root in document["roots"]),
+        history=history,
+        profile=profile,
+        priors={language: _prior(*priors[language]) for language in get_args(Language)},
+    )
+
+
+def _prior(peak: object, seconds: object) -> Prior:
+    return Prior(peak_bytes=_bytes(peak), seconds=_number(seconds))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _bytes(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(value)
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(value)
+    if not math.isfinite(value) or value < 0:
+        raise TypeError(value)
+    return value

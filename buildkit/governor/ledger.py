@@ -61,6 +61,7 @@ class _Entry:
     """Time that it ran, without pauses, up to ``counted_seconds``."""
     counted_seconds: float
     grew_seconds: float
+    """When it last grew, in active time: a paused job does not grow, and settles no more."""
     is_paused: bool = False
     is_ending: bool = False
 
@@ -69,7 +70,7 @@ class _Entry:
             self.active_seconds += now - self.counted_seconds
         self.counted_seconds = now
 
-    def seen(self, now: float) -> Running:
+    def seen(self) -> Running:
         return Running(
             job=self.wish.job,
             build=self.wish.build,
@@ -79,7 +80,7 @@ class _Entry:
             elapsed_seconds=self.active_seconds,
             rss_bytes=self.rss_bytes,
             seen_bytes=self.seen_bytes,
-            is_growing=now - self.grew_seconds
+            is_growing=self.active_seconds - self.grew_seconds
             <= max(GROWTH_SECONDS, GROWTH_WINDOW_SHARE * self.active_seconds),
             is_paused=self.is_paused,
             is_ending=self.is_ending,
@@ -194,12 +195,14 @@ class Ledger:
         """Enter a waiting job as running: another governor had started it."""
         self._enter(Start(job), now)
         self._running[job].active_seconds = elapsed_seconds
+        self._running[job].grew_seconds = elapsed_seconds
 
     def measure(self, job: int, rss_bytes: int, now: float) -> None:
         """Enter what the process tree of a running job holds."""
         entry = self._running[job]
         if rss_bytes > entry.rss_bytes * (1 + GROWTH_SHARE):
-            entry.grew_seconds = now
+            entry.advance(now)
+            entry.grew_seconds = entry.active_seconds
         entry.rss_bytes = rss_bytes
         entry.seen_bytes = max(entry.seen_bytes, rss_bytes)
 
@@ -232,7 +235,7 @@ class Ledger:
             State(
                 now_seconds=now,
                 waiting=tuple(self._waiting.values()),
-                running=tuple(entry.seen(now) for entry in self._running.values()),
+                running=tuple(entry.seen() for entry in self._running.values()),
                 cap_bytes=self._cap(),
                 headroom_bytes=headroom_bytes,
                 cpus=self._cpus,
@@ -252,7 +255,7 @@ class Ledger:
                     seen_bytes=0,
                     active_seconds=0.0,
                     counted_seconds=now,
-                    grew_seconds=now,
+                    grew_seconds=0.0,
                 )
             case Pause(job):
                 self._running[job].is_paused = True

@@ -291,55 +291,81 @@ class _Offer:
     """What can be given to waiting jobs, asked one by one in their order."""
 
     def __init__(self, state: State) -> None:
-        self._room = _Room(
+        everything = _Room(
             min(
                 state.cap_bytes - sum(job.claim_bytes for job in state.running),
                 state.headroom_bytes - sum(job.owed_bytes for job in state.running),
             ),
             state.cpus - sum(job.cpus for job in state.running),
         )
-        self._allowances = {build: _allowance(build, state) for build in state.limits}
-        self._running = list(state.running)
-        self._at_reservation: tuple[float, _Room] | None = None
+        self._shared = _Pool(everything, list(state.running))
+        self._own = {build: _own_pool(build, state) for build in state.limits}
+
+    @property
+    def is_full(self) -> bool:
+        return self._shared.is_full
+
+    def takes(self, job: Waiting) -> bool:
+        """Take a job if there is room both for its build and for all.
+
+        One that its own build is in the way of holds up nobody else: what it gets reserved lies
+        within its build.
+        """
+        own = self._own.get(job.build)
+        pools = [self._shared] if own is None else [own, self._shared]
+        if not all(pool.has_room(job) for pool in pools):
+            return False
+        if not all(pool.spares(job) for pool in pools):
+            return False
+        for pool in pools:
+            pool.take(job)
+        return True
+
+
+class _Pool:
+    """Room that several jobs share, with the reservation of the first that found none."""
+
+    def __init__(self, room: _Room, running: list[Running]) -> None:
+        self._room = room
+        self._running = running
+        self._reservation: tuple[float, _Room] | None = None
 
     @property
     def is_full(self) -> bool:
         return self._room.cpus <= 0 and bool(self._running)
 
-    def takes(self, job: Waiting) -> bool:
-        """Take a job if there is room; the first that finds none gets the reservation."""
-        if self._is_beyond_allowance(job):
-            return False  # its own build is in its way, which holds up nobody else
-        if self._running and not self._room.holds(job):
-            if self._at_reservation is None:
-                self._at_reservation = _reservation(job, self._running, self._room)
-            return False
-        if self._at_reservation is not None and job.seconds > self._at_reservation[0]:
-            moment, spare = self._at_reservation
-            if not spare.holds(job):
-                return False
-            self._at_reservation = (moment, spare.less(job))
+    def has_room(self, job: Waiting) -> bool:
+        """Tell whether a job fits, or could only run alone and may; else reserve, once."""
+        if not self._running or self._room.holds(job):
+            return True
+        if self._reservation is None:
+            self._reservation = _reservation(job, self._running, self._room)
+        return False
+
+    def spares(self, job: Waiting) -> bool:
+        """Tell whether a job leaves what is reserved, or ends before that is needed."""
+        if self._reservation is None or job.seconds <= self._reservation[0]:
+            return True
+        return self._reservation[1].holds(job)
+
+    def take(self, job: Waiting) -> None:
+        """Enter a job that starts."""
+        if self._reservation is not None and job.seconds > self._reservation[0]:
+            moment, spare = self._reservation
+            self._reservation = (moment, spare.less(job))
         self._room = self._room.less(job)
-        if job.build in self._allowances:
-            self._allowances[job.build] = self._allowances[job.build].less(job)
         self._running.append(_just_started(job))
-        return True
-
-    def _is_beyond_allowance(self, job: Waiting) -> bool:
-        allowance = self._allowances.get(job.build)
-        if allowance is None or allowance.holds(job):
-            return False
-        return any(other.build == job.build for other in self._running)
 
 
-def _allowance(build: str, state: State) -> _Room:
+def _own_pool(build: str, state: State) -> _Pool:
     """Return what is left of a build's own limit."""
     limit = state.limit_of(build)
     own = [job for job in state.running if job.build == build]
-    return _Room(
+    room = _Room(
         limit.memory_bytes - sum(job.claim_bytes for job in own),
         limit.cpus - sum(job.cpus for job in own),
     )
+    return _Pool(room, own)
 
 
 def _in_order(state: State) -> list[Waiting]:

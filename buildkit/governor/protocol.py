@@ -6,9 +6,11 @@ means nothing, whose sender is then no launcher of ours.
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from buildkit.governor.policy import Kill, Pause, Resume, Start, TooBig
 
@@ -16,7 +18,18 @@ if TYPE_CHECKING:
     from buildkit.governor.estimate import Language
     from buildkit.governor.policy import Decision
 
-__all__ = ["Ask", "Began", "End", "Message", "Out", "Report", "Resumed", "Rss", "parse_message"]
+__all__ = [
+    "Ask",
+    "Began",
+    "End",
+    "Message",
+    "Out",
+    "Report",
+    "Resumed",
+    "Rss",
+    "parse_message",
+    "render_report",
+]
 
 #: What the launcher is told for each decision.
 ORDERS: dict[type[Decision], bytes] = {
@@ -106,10 +119,19 @@ def parse_message(line: bytes) -> Message | None:
         return None
 
 
+def render_report(build: str) -> bytes:
+    r"""Return the line that asks how a build is doing.
+
+    >>> render_report("/a b")
+    b'report\t/a%20b\n'
+    """
+    return f"report\t{quote(os.fsencode(build))}\n".encode()
+
+
 def _message(words: list[str]) -> Message | None:
     match words:
         case ["ask", build, source, output, flags, "cuda" | "c++" | "link" as language, *numbers]:
-            passes, floor_bytes = map(int, numbers)
+            passes, floor_bytes = map(_count, numbers)
             return Ask(
                 build=build,
                 source=source,
@@ -122,14 +144,35 @@ def _message(words: list[str]) -> Message | None:
         case ["began"]:
             return Began()
         case ["rss", rss]:
-            return Rss(int(rss))
+            return Rss(_count(rss))
         case ["resume", rss, elapsed]:
-            return Resumed(int(rss), float(elapsed))
+            return Resumed(_count(rss), _seconds(elapsed))
         case ["out", "governor" | "kernel" as reason, peak]:
-            return Out(reason, int(peak))
+            return Out(reason, _count(peak))
         case ["end", status, peak, seconds]:
-            return End(int(status), int(peak), float(seconds))
+            return End(_count(status), _count(peak), _seconds(seconds))
         case ["report", build]:
             return Report(build)
         case _:
             return None
+
+
+def _count(word: str) -> int:
+    """Return a number of bytes or passes.
+
+    :raises ValueError: if it is none, or more than any machine has.
+    """
+    if not (word.isascii() and word.isdecimal() and len(word) < 20):
+        raise ValueError(word)
+    return int(word)
+
+
+def _seconds(word: str) -> float:
+    """Return a time span.
+
+    :raises ValueError: if it is none; one that is not finite would spoil every sum.
+    """
+    seconds = float(word)
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError(word)
+    return seconds

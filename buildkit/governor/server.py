@@ -38,7 +38,7 @@ from buildkit.governor.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from buildkit.governor.estimate import Call, Estimate
+    from buildkit.governor.estimate import Call, Nearest
     from buildkit.governor.knowledge import Knowledge
     from buildkit.governor.ledger import Ledger
     from buildkit.governor.protocol import Message
@@ -73,6 +73,8 @@ class _Peer:
     ask: Ask | None = None
     call: Call | None = None
     knowledge: Knowledge | None = None
+    nearest: Nearest | None = None
+    """What its expectation rests on while nothing better is known."""
     group: int = 0
     """Process group of its compiler; 0 while none runs."""
     has_ended: bool = False
@@ -232,7 +234,9 @@ class Server:
             return False
         peer.call = knowledge.call_of(ask)
         peer.knowledge = knowledge
-        expected = knowledge.expect(peer.call)
+        nearest = knowledge.nearest(peer.call)
+        peer.nearest = nearest if knowledge.is_guess(peer.call) else None
+        expected = knowledge.expect(peer.call, nearest)
         peer.job = self._ledger.arrive(
             build=ask.build,
             peak_bytes=max(expected.peak_bytes, ask.floor_bytes * 3 // 2),
@@ -244,19 +248,16 @@ class Server:
         return True
 
     def _learn(self, knowledge: Knowledge, call: Call, run: Measured) -> None:
-        """Expect of the waiting calls like this one what it has taken."""
+        """Expect of the waiting calls that are most like this one what it has taken."""
         knowledge.show(call, run)
-        guesses: dict[tuple[str, str, int], Estimate] = {}
+        words = call.words
         for job, peer in self._jobs.items():
-            other = peer.call
-            if other is None or peer.knowledge is not knowledge or other.kin != call.kin:
+            other, nearest = peer.call, peer.nearest
+            if other is None or nearest is None or peer.knowledge is not knowledge:
                 continue
-            if not knowledge.is_guess(other):
-                continue
-            if other.group not in guesses:
-                guesses[other.group] = knowledge.expect(other)
-            guess = guesses[other.group]
-            self._ledger.revise(job, peak_bytes=guess.peak_bytes, seconds=guess.seconds)
+            if other.kind == call.kind and nearest.hear(words, run):
+                guess = knowledge.expect(other, nearest)
+                self._ledger.revise(job, peak_bytes=guess.peak_bytes, seconds=guess.seconds)
 
     def _knowledge_of(self, build: str) -> Knowledge | None:
         """Return what is known of a build, read anew when its file was written anew."""

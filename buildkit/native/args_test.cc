@@ -33,5 +33,33 @@ TEST(Describe, BelievesTheLanguageThatIsForced) {
   EXPECT_EQ(Describe("nvcc", {"-x", "cu", "-c", "x.cpp"}).language, Language::kCuda);
 }
 
+TEST(WithJobs, SetsItWhateverTheProjectHasComputed) {
+  for (const Args& args : {Args{"all"}, Args{"-j8", "all"}, Args{"-j", "8", "all"},
+                           Args{"--jobs=8", "all"}, Args{"--jobs", "8", "all"}, Args{"-j", "all"},
+                           Args{"all", "-j"}, Args{"-j1", "all", "-j2"}}) {
+    EXPECT_EQ(WithJobs(args, 64), (Args{"-j64", "all"}));
+  }
+  EXPECT_EQ(WithJobs({}, 64), (Args{"-j64"}));
+}
+
+TEST(WithJobs, TakesTheLoadLimitAway) {
+  for (const Args& args : {Args{"-l", "2.5", "all"}, Args{"-l2", "all"}, Args{"-l", "all"},
+                           Args{"--load-average=2", "all"}, Args{"--max-load", "2", "all"}}) {
+    EXPECT_EQ(WithJobs(args, 64), (Args{"-j64", "all"}));
+  }
+}
+
+TEST(WithJobs, LeavesEverythingElse) {
+  const Args args{"-C", "build", "-k0", "-jobs", "--just-print", "-lm", "j8", "-v"};
+  Args expected = args;
+  expected.insert(expected.begin(), "-j64");
+  EXPECT_EQ(WithJobs(args, 64), expected);
+  EXPECT_EQ(WithJobs({"-k", "--", "-j8"}, 64), (Args{"-j64", "-k", "--", "-j8"}));
+}
+
+TEST(WithJobs, DoesNothingWithoutANumber) {
+  EXPECT_EQ(WithJobs({"-j8", "-l2"}, 0), (Args{"-j8", "-l2"}));
+}
+
 }  // namespace
 }  // namespace bk

@@ -48,5 +48,37 @@ TEST(Pin, HasNothingToSayOfHostCode) {
   EXPECT_EQ(Pin(ForSm120(), false, &args), Decision::kNone);
 }
 
+const char kCode80[] = "-gencode=arch=compute_80,code=sm_80";
+const char kCode90[] = "-gencode=arch=compute_90,code=[sm_90,compute_90]";
+
+TEST(PassesAtOnce, OneWithoutThreadsOrWithASingleTarget) {
+  EXPECT_EQ(PassesAtOnce({}), 1);
+  EXPECT_EQ(PassesAtOnce({kCode80, kCode90, kOurs}), 1);
+  EXPECT_EQ(PassesAtOnce({kOurs, "--threads", "8"}), 1);
+  EXPECT_EQ(PassesAtOnce({"-arch=sm_90", "--threads=8"}), 1);
+}
+
+TEST(PassesAtOnce, AsManyAsThreadsAllowAndTargetsThereAre) {
+  for (const char* threads : {"--threads=2", "-t=2", "-t2"}) {
+    EXPECT_EQ(PassesAtOnce({kCode80, kCode90, kOurs, threads}), 2) << threads;
+  }
+  EXPECT_EQ(PassesAtOnce({"--threads", "2", kCode80, kCode90, kOurs}), 2);
+  EXPECT_EQ(PassesAtOnce({"-t", "2", kCode80, kCode90, kOurs}), 2);
+  EXPECT_EQ(PassesAtOnce({kCode80, kCode90, kOurs, "-t", "32"}), 3);
+}
+
+TEST(PassesAtOnce, ZeroThreadsMeanOneForEachTarget) {
+  EXPECT_EQ(PassesAtOnce({kCode80, kCode90, "--threads", "0"}), 2);
+}
+
+TEST(PassesAtOnce, CountsEachVirtualArchitectureOnce) {
+  EXPECT_EQ(PassesAtOnce({kCode90, "-gencode", "arch=compute_90,code=sm_90", "-t", "4"}), 1);
+}
+
+TEST(PassesAtOnce, WhatBeginsLikeThreadsIsSomethingElse) {
+  EXPECT_EQ(PassesAtOnce({kCode80, kCode90, "-time", "-threads-per-something=4"}), 1);
+  EXPECT_EQ(PassesAtOnce({kCode80, kCode90, "--threads"}), 1);
+}
+
 }  // namespace
 }  // namespace bk

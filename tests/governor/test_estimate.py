@@ -5,15 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildkit.governor.estimate import (
-    Call,
-    Measured,
-    Prior,
-    UnitKey,
-    digest_flags,
-    estimate,
-    passes_at_once,
-)
+from buildkit.governor.estimate import Call, Measured, Nearest, Prior, UnitKey, estimate
 from buildkit.governor.profile import Unit
 
 GIB = 1 << 30
@@ -35,8 +27,9 @@ def unit(flags: str, peak_gib: float, seconds: float) -> Unit:
     )
 
 
-def expect(history=(), profile=(), shown=(), call=CALL):
-    return estimate(call, history=history, profile=profile, shown=shown, prior=PRIOR)
+def expect(history=(), profile=(), shown=(), call=CALL, likeness=0.0):
+    nearest = Nearest(call.words, likeness=likeness, runs=list(shown))
+    return estimate(call, history=history, profile=profile, shown=nearest, prior=PRIOR)
 
 
 def test_history_comes_first_and_its_largest_peak_counts():
@@ -79,12 +72,28 @@ def test_shown_peaks_are_a_floor(peaks):
     assert sum(int(peak * GIB) <= found.peak_bytes + 1 for peak in peaks) >= 0.9 * len(peaks)
 
 
-def test_threads_beyond_the_passes_do_not_count():
-    assert [passes_at_once(*case) for case in ((4, 1), (4, 2), (1, 4), (0, 3))] == [1, 2, 1, 3]
+def test_the_names_most_like_tell_most():
+    """Forward and backward kernels differ more than types do."""
+    names = ["flash_fwd_hdim128_bf16.cu", "flash_bwd_hdim128_bf16.cu", "flash_bwd_hdim64_fp16.cu"]
+    calls = [Call(unit=UnitKey(f"csrc/{name}", ""), language="cuda") for name in names]
+    nearest = Nearest(
+        Call(unit=UnitKey("csrc/flash_bwd_hdim64_bf16.cu", ""), language="cuda").words
+    )
+    assert nearest.hear(calls[0].words, ran(3))
+    assert nearest.hear(calls[1].words, ran(6))
+    assert nearest.runs == [ran(6)]
+    assert not nearest.hear(calls[0].words, ran(3))
+    assert nearest.hear(calls[2].words, ran(5))
+    assert nearest.runs == [ran(6), ran(5)]
 
 
-def test_flags_are_the_same_from_another_directory_and_differ_by_option():
-    one = digest_flags(["nvcc", "-O3", "-I", "/a/b", "-c", "/s/x.cu", "-o", "/b/x.o", "-MF", "x.d"])
-    two = digest_flags(["/opt/nvcc", "-O3", "-I", "/c", "-c", "/t/y.cu", "-o", "y.o", "-MF", "y.d"])
-    assert one == two
-    assert one != digest_flags(["nvcc", "-O2", "-c", "/s/x.cu", "-o", "/b/x.o"])
+def test_the_more_alike_the_names_the_less_the_prior_counts():
+    peaks = [expect(shown=[ran(1)], likeness=likeness).peak_bytes for likeness in (0, 0.5, 0.9, 1)]
+    assert peaks == [int(GIB * peak) for peak in (13 / 3, 7 / 2, 2.2 / 1.2, 1)]
+
+
+def test_a_name_like_no_other_takes_what_there_is():
+    nearest = Nearest(frozenset())
+    assert nearest.hear(frozenset({"a"}), ran(1))
+    assert nearest.hear(frozenset({"b"}), ran(2))
+    assert nearest.runs == [ran(1), ran(2)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from buildkit.governor.policy import (
     Kill,
+    Limit,
     Pause,
     Resume,
     Running,
@@ -293,3 +294,86 @@ def test_after_the_last_shared_attempt_a_job_runs_alone():
     assert raised_peak(300, 310, 1, CAP) == 450
     assert raised_peak(300, 500, 1, CAP) == 625
     assert raised_peak(450, 460, 2, CAP) == CAP
+
+
+# --- limits of builds ----------------------------------------------------------------------------
+
+
+def limited(given_state: State, **limits: tuple[int, int]) -> State:
+    return replace(
+        given_state,
+        limits={build: Limit(memory_bytes=m, cpus=c) for build, (m, c) in limits.items()},
+    )
+
+
+@st.composite
+def limited_states(draw: st.DrawFn) -> State:
+    """States whose builds have limits of their own, which their running jobs keep to."""
+    given_state = draw(states())
+    limits = {
+        build: Limit(memory_bytes=draw(st.integers(1, 2 * CAP)), cpus=draw(st.integers(1, 6)))
+        for build in draw(st.sets(st.sampled_from("ab")))
+    }
+    return replace(given_state, limits=limits)
+
+
+@given(limited_states())
+@settings(max_examples=500)
+def test_a_start_keeps_its_build_within_its_limit_or_is_alone_in_it(given_state):
+    started = set(starts(decide(given_state)))
+    for build in given_state.limits:
+        limit = given_state.limit_of(build)
+        new = [w for w in given_state.waiting if w.job in started and w.build == build]
+        old = [r for r in given_state.running if r.build == build]
+        if not new or len(new) + len(old) == 1:
+            continue
+        claims = sum(job.claim_bytes for job in old)
+        peaks = sum(min(job.peak_bytes, limit.memory_bytes) for job in new)
+        assert claims + peaks <= limit.memory_bytes
+        cpus = sum(job.cpus for job in old) + sum(min(job.cpus, limit.cpus) for job in new)
+        assert cpus <= limit.cpus
+
+
+@given(limited_states(), st.integers(1, CAP), st.integers(1, 6))
+@settings(max_examples=500)
+def test_a_build_that_uses_its_limit_up_holds_up_no_other(given_state, memory, cpus):
+    """Whatever waits of it: the other build starts what it would start if that were not there."""
+    own = running(500, memory, 100, build="c", rss_bytes=memory, seen_bytes=memory, cpus=cpus)
+    crowded = replace(
+        given_state,
+        running=(*given_state.running, own),
+        limits={**given_state.limits, "c": Limit(memory_bytes=memory, cpus=cpus)},
+    )
+    stuck = tuple(waiting(600 + i, memory, 1000, build="c") for i in range(3))
+    with_them = replace(crowded, waiting=(*crowded.waiting, *stuck))
+    assert starts(decide(with_them)) == starts(decide(crowded))
+
+
+@given(limited_states())
+@settings(max_examples=300)
+def test_never_idle_whatever_the_limits(given_state):
+    idle = replace(given_state, running=())
+    assert not idle.waiting or starts(decide(idle))
+
+
+def test_the_limit_of_the_only_build_changes_nothing():
+    """Every real build has one; the head needs its reservation all the same."""
+    runs = [running(1, 700, 100)]
+    head = waiting(2, 800, 300)
+    long = [waiting(3, 150, 200), waiting(4, 100, 190)]
+    free = state([head, *long], runs)
+    assert starts(decide(limited(free, a=(CAP, 4)))) == starts(decide(free)) == [3]
+
+
+def test_small_jobs_of_a_build_do_not_starve_a_big_one_within_its_limit():
+    runs = [running(1, 300, 100), running(9, 100, 100, build="b")]
+    wait = [waiting(2, 400, 300), waiting(3, 100, 60), waiting(4, 100, 40)]
+    other = waiting(5, 100, 250, build="b")
+    busy = limited(state([*wait, other], runs, cpus=8), a=(400, 8), b=(400, 8))
+    assert starts(decide(busy)) == [5, 4]  # 3 would be in the way of 2 for ten seconds
+
+
+def test_a_job_beyond_its_builds_limit_runs_alone_in_its_build():
+    wait = [waiting(1, 900, 50), waiting(2, 100, 40), waiting(3, 500, 30, build="b")]
+    busy = limited(state(wait), a=(400, 4))
+    assert starts(decide(busy)) == [1, 3]
