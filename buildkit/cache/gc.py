@@ -8,12 +8,13 @@ small, cannot be fetched again, and stay.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from buildkit.fs import remove_tree, try_locked
 from buildkit.holds import claimed, last_used
@@ -45,6 +46,11 @@ _RANK: dict[Kind, int] = {
 
 #: A temporary name that was not touched for so long is of a process that was killed.
 LEFTOVER_SECONDS = 24 * 3600
+
+#: Names that :mod:`tempfile` makes of our prefixes, and marks of use.
+_TEMPORARY = re.compile(r"\.((trash|part)-[a-z0-9_]{8}|.+\.[a-z0-9_]{8}|.+\.used)")
+
+_DAMAGED = re.compile(r".+-[0-9a-f]{64}\.\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +145,7 @@ def _remove(item: Item) -> bool:
     with ExitStack() as locks:
         if not locks.enter_context(claimed(item.path)):
             return False
-        for lock in {item.path.with_name(f"{item.path.name}.lock"), item.path.with_suffix(".lock")}:
+        for lock in _locks(item.path):
             if lock.is_file() and not locks.enter_context(try_locked(lock)):
                 return False
         if _used(item.path, item.used_seconds) > item.used_seconds:
@@ -171,7 +177,11 @@ def _erase(path: Path) -> None:
 
 
 def scan(paths: Paths, *, now_seconds: float) -> tuple[Item, ...]:
-    """List everything in the cache that can be removed by itself."""
+    """List everything in the cache that can be removed by itself.
+
+    Only what bears the marks of the kit: somebody may have named a directory of his own as the
+    cache, with other things in it.
+    """
     places: list[tuple[Kind, Path, str]] = [
         ("damaged", paths.damaged, "*"),
         ("build", paths.builds, "*/"),
@@ -185,11 +195,30 @@ def scan(paths: Paths, *, now_seconds: float) -> tuple[Item, ...]:
     found: list[Item] = []
     for kind, folder, pattern in places:
         for path in sorted(folder.glob(pattern)):
-            if not path.name.startswith("."):
+            if not path.name.startswith(".") and _is_ours(kind, path):
                 found += _item(kind, path)
     for path in sorted(_leftovers(paths, now_seconds)):
         found += _item("leftover", path)
     return tuple(found)
+
+
+def _is_ours(kind: Kind, path: Path) -> bool:
+    match kind:
+        case "build" | "environment" | "toolkit" | "git":
+            return any(lock.is_file() for lock in _locks(path))
+        case "uv":
+            return (path / "CACHEDIR.TAG").is_file()
+        case "damaged":
+            return _DAMAGED.fullmatch(path.name) is not None
+        case "download" | "wheel" | "leftover":
+            return True
+        case _:
+            assert_never(kind)
+
+
+def _locks(path: Path) -> set[Path]:
+    """Return where the lock of an item may lie, which whoever made it held."""
+    return {path.with_name(f"{path.name}.lock"), path.with_suffix(".lock")}
 
 
 def _leftovers(paths: Paths, now_seconds: float) -> Iterator[Path]:
@@ -198,6 +227,8 @@ def _leftovers(paths: Paths, now_seconds: float) -> Iterator[Path]:
     for room in (*rooms, paths.builds, paths.root, paths.damaged):
         depth = (".*", "*/.*") if room in (paths.wheels, paths.downloads) else (".*",)
         for path in (path for pattern in depth for path in room.glob(pattern)):
+            if not _TEMPORARY.fullmatch(path.name):
+                continue
             is_mark = path.name.endswith(".used")
             # A mark outlives its item only when somebody wanted what then was not made.
             if is_mark and os.path.lexists(path.with_name(path.name[1:-5])):

@@ -92,6 +92,8 @@ def filled(folder: Path, *, days: float = 40.0) -> Path:
     (folder / "file").write_bytes(b"x" * 5000)
     then = time.time() - days * DAY
     os.utime(folder, (then, then))
+    if not folder.name.startswith("."):
+        folder.with_name(f"{folder.name}.lock").touch()
     return folder
 
 
@@ -110,8 +112,10 @@ def test_everything_that_grows_is_seen(paths, tmp_path):
         filled(paths.toolkits / "cuda-13"),
         filled(paths.builds / "toy-1.0"),
         filled(paths.uv),
-        filled(paths.damaged / "toy-1"),
+        filled(paths.damaged / f"toy-{'ab' * 32}.1"),
     }
+    (paths.uv / "CACHEDIR.TAG").touch()
+    os.utime(paths.uv, (1, 1))
     kept = [paths.locks / "user.lock", paths.memo / "gcc.json", paths.history]
     for file in kept:
         file.parent.mkdir(exist_ok=True)
@@ -121,6 +125,28 @@ def test_everything_that_grows_is_seen(paths, tmp_path):
     assert all(file.exists() for file in kept)
     assert look_up(paths, "toy", entry.key) is not None
     assert [path.name for path in paths.root.rglob(".trash-*")] == []
+
+
+def test_what_is_not_the_kits_is_not_seen(paths):
+    """Somebody's home directory was named as the cache."""
+    theirs = [
+        paths.root / ".bashrc",
+        paths.root / ".cache" / "x",
+        paths.git / "project.git" / "HEAD",
+        paths.builds / "linux" / "Makefile",
+        paths.builds / ".config" / "x",
+        paths.environments / "work" / "pyvenv.cfg",
+        paths.uv / "main.py",
+        paths.downloads / "film.mkv",
+        paths.damaged / "photos" / "x.jpg",
+    ]
+    for file in theirs:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+        os.utime(file, (1, 1))
+        os.utime(file.parent, (1, 1))
+    assert collect(paths, days=0, size=0) == set()
+    assert all(file.read_text() == "mine" for file in theirs)
 
 
 def test_what_is_held_or_locked_stays(paths):
@@ -163,10 +189,10 @@ def test_a_hit_is_a_use(paths, tmp_path):
 
 def test_temporary_names_of_killed_processes_go_after_a_day(paths, tmp_path):
     entry = stored(paths.root, tmp_path)
-    fresh = filled(paths.wheels / "toy" / ".stage.fresh", days=0)
-    stale = filled(paths.wheels / "toy" / ".stage.stale", days=2)
-    trash = filled(paths.builds / ".trash-1", days=2)
-    part = paths.downloads / ".part-1"
+    fresh = filled(paths.wheels / "toy" / ".stage.fresh___", days=0)
+    stale = filled(paths.wheels / "toy" / ".stage.stale___", days=2)
+    trash = filled(paths.builds / ".trash-abcdefgh", days=2)
+    part = paths.downloads / ".part-abcdefgh"
     part.parent.mkdir()
     part.write_bytes(b"half")
     os.utime(part, (1, 1))
