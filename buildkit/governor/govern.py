@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from buildkit.events import Events
     from buildkit.governor.capacity import Capacity
 
-__all__ = ["governed", "machine_name", "offered_jobs", "read_load"]
+__all__ = ["give_up", "governed", "machine_name", "offered_jobs", "read_load"]
 
 #: Seconds between two looks whether the governor of another make has ended. Launchers wait longer
 #: before they fall back to lock slots.
@@ -114,14 +114,29 @@ def read_load(folder: Path, build: str) -> Load | None:
     :param build: The file that tells what is known of its units.
     """
     try:
-        with closing(socket.socket(socket.AF_UNIX)) as handle, _address(folder) as address:
-            handle.settimeout(1.0)
-            handle.connect(address)
-            handle.sendall(f"report\t{build.replace('%', '%25')}\n".encode())
-            with handle.makefile() as answer:
-                return Load(**json.loads(answer.readline()))
+        with _told(folder, "report", build) as handle, handle.makefile() as answer:
+            return Load(**json.loads(answer.readline()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def give_up(folder: Path, build: str) -> None:
+    """Tell the governor in a directory that a build has failed: its calls that wait end then.
+
+    Without a governor they run, which only takes longer.
+    """
+    with suppress(OSError), _told(folder, "giveup", build):
+        pass
+
+
+@contextmanager
+def _told(folder: Path, word: str, build: str) -> Iterator[socket.socket]:
+    """Yield a connection to the governor in a directory, who was told a word about a build."""
+    with closing(socket.socket(socket.AF_UNIX)) as handle, _address(folder) as address:
+        handle.settimeout(1.0)
+        handle.connect(address)
+        handle.sendall(f"{word}\t{build.replace('%', '%25')}\n".encode())
+        yield handle
 
 
 def _serve_or_wait(

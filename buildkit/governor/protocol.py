@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from buildkit.governor.estimate import Language
     from buildkit.governor.policy import Decision
 
-__all__ = ["Ask", "Began", "End", "Message", "Out", "Report", "Resumed", "Rss", "parse_message"]
+__all__ = [
+    "Ask",
+    "Began",
+    "End",
+    "GiveUp",
+    "Message",
+    "Out",
+    "Report",
+    "Resumed",
+    "Rss",
+    "parse_message",
+]
 
 #: What the launcher is told for each decision.
 ORDERS: dict[type[Decision], bytes] = {
@@ -26,6 +37,9 @@ ORDERS: dict[type[Decision], bytes] = {
     Kill: b"kill\n",
     TooBig: b"toobig\n",
 }
+
+#: What a launcher is told that waits for nothing any more.
+GIVE_UP = b"giveup\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +102,14 @@ class Report:
     build: str
 
 
-Message = Ask | Began | Rss | Resumed | Out | End | Report
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """No launcher, but a ``make`` whose build has failed: its calls that wait shall not start."""
+
+    build: str
+
+
+Message = Ask | Began | Rss | Resumed | Out | End | Report | GiveUp
 
 
 def parse_message(line: bytes) -> Message | None:
@@ -131,5 +152,7 @@ def _message(words: list[str]) -> Message | None:
             return End(int(status), int(peak), float(seconds))
         case ["report", build]:
             return Report(build)
+        case ["giveup", build]:
+            return GiveUp(build)
         case _:
             return None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from buildkit.events import SILENT
-from buildkit.governor.govern import governed, read_load
+from buildkit.governor.govern import give_up, governed, read_load
 from buildkit.governor.ledger import Load
 from buildkit.launcher import binary
 from tests.fakes import processes_with
@@ -331,6 +331,30 @@ def test_a_waiting_launcher_ends_at_once(yards):
         assert statuses([second], 5) == [-signal.SIGTERM]
         wait_for(lambda: load_of(yard).waiting == 0)
         assert statuses(first) == [0]
+
+
+def test_a_build_that_has_failed_starts_nothing_more(yards):
+    yard, other = yards(), yards("other")
+    gate = yard.root / "gate"
+    for one in (yard, other):
+        one.know(400, cpus=1, history={"a.cu": (300, 9), "b.cu": (300, 8), "c.cu": (300, 7)})
+        one.unit("a.cu", f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)")
+        one.unit("b.cu", "pass")
+        one.unit("c.cu", "pass")
+    with serving(yard, mib=400):
+        running = yard.launch("a.cu")
+        wait_for(lambda: "start a.cu" in yard.log())
+        waiting = yard.launch("b.cu", "c.cu")
+        others = other.launch("b.cu")
+        wait_for(lambda: load_of(yard).waiting == 2 and load_of(other).waiting == 1)
+        give_up(yard.governor, str(yard.root / "knowledge.json"))
+        messages = [launcher.communicate(timeout=20)[1] for launcher in waiting]
+        assert [launcher.returncode for launcher in waiting] == [1, 1]
+        assert all("the build has failed" in text for text in messages)
+        gate.touch()
+        assert statuses(running + others) == [0, 0]
+    assert yard.log() == ["start a.cu", "end a.cu"]
+    assert len(yard.records()) == 1
 
 
 # --- several builds -------------------------------------------------------------------------------
