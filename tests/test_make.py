@@ -266,15 +266,18 @@ def test_a_kill_leaves_no_entry_and_the_next_make_goes_on(world):
     assert world.compiled().count("one.c") == 1, "no object is compiled twice"
 
 
-def test_ctrl_c_ends_every_child_and_says_so_in_one_line(world):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_every_child_and_says_so_in_one_line(world, number):
     slow(world)
     make = world.start()
     wait_for(lambda: is_waiting(world))
-    make.send_signal(signal.SIGINT)
+    make.send_signal(number)
     _, told = make.communicate(timeout=60)
     assert make.returncode == 130
     assert told.strip().splitlines()[-1] == "buildkit: interrupted"
     wait_for(lambda: not processes_with(str(world.cache)), 20)
+    assert not (world.slot / "tmp").exists()
+    assert json.loads((world.slot / "governed.json").read_text())["status"] == "failed"
 
 
 def test_the_second_of_two_makes_waits_and_takes_the_result(world):

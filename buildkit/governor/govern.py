@@ -11,9 +11,10 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import socket
 import threading
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from buildkit.digest import digest_value
@@ -23,6 +24,7 @@ from buildkit.governor.server import BACKLOG, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from buildkit.events import Events
@@ -96,16 +98,47 @@ def governed(
 
     :param capacity: Of the machine, without what a user asked for one build.
     """
-    over = threading.Event()
-    thread = threading.Thread(
-        target=_serve_or_wait, args=(folder, capacity, events, headroom, over), daemon=True
-    )
-    thread.start()
-    try:
+
+    @contextmanager
+    def service() -> Iterator[None]:
+        over = threading.Event()
+        arguments = (folder, capacity, events, headroom, over)
+        thread = threading.Thread(target=_serve_or_wait, args=arguments, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(timeout=5.0)
+
+    with _set_aside(service):
         yield
-    finally:
-        over.set()
-        thread.join(timeout=5.0)
+
+
+@contextmanager
+def _set_aside(service: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Serve while the block runs, but not while Ctrl-Z has stopped this process.
+
+    The calls of other makes would wait for an answer until somebody thinks of ``fg``.
+    """
+    is_asked = signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+    if not is_asked or threading.current_thread() is not threading.main_thread():
+        with service():
+            yield
+        return
+    with ExitStack() as stack:
+
+        def stop(_number: int, _frame: object) -> None:
+            stack.close()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            stack.enter_context(service())
+
+        stack.enter_context(service())
+        signal.signal(signal.SIGTSTP, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
 
 
 def read_load(folder: Path, build: str) -> Load | None:

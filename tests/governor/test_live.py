@@ -282,6 +282,26 @@ def test_the_next_governor_takes_over_what_runs_and_what_waits(yards):
     assert yard.most_at_once() == 1, "the running call was counted by the second governor"
 
 
+def test_ctrl_z_of_the_make_that_serves_holds_up_no_other(yards):
+    yard = yards()
+    yard.know(400, cpus=1)
+    yard.unit("a.cu", "pass")
+    yard.unit("b.cu", "pass")
+    first = governor_process(yard)
+    try:
+        with governed(yard.governor, machine(4096), events=SILENT, headroom=lambda: 1 << 40):
+            first.send_signal(signal.SIGTSTP)
+            os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+            assert statuses(yard.launch("a.cu"), 30) == [0]
+            first.send_signal(signal.SIGCONT)
+        wait_for(lambda: read_load(yard.governor, "x") is not None)
+        assert statuses(yard.launch("b.cu"), 30) == [0]
+        assert all(record.ended == "" for record in yard.records())
+    finally:
+        first.kill()
+        first.wait()
+
+
 def test_a_killed_launcher_takes_its_whole_compiler_along(yards):
     yard = yards()
     yard.know(400, cpus=1)
