@@ -38,10 +38,16 @@ __all__ = ["build_wheel", "built_before", "prepare_slot"]
 #: Less free than this at the end of a failed build, and the disk is likely why it failed.
 FULL_BYTES = 16 << 20
 
+#: Lines of the log that an error shows, and how many of them lie before a failure is told.
+TOLD_LINES = 25
+TOLD_BEFORE = 8
+
 _NINJA = re.compile(r"\[(\d+)/(\d+)\]\s*(.*)")
 
 #: A source file in a line of ninja, which prints its command or what CMake says of it.
 _SOURCE = re.compile(r"([^\s/]+\.(?:cu|cpp|cxx|cc|c))(?:\.o)?\b")
+
+_MAKE_FAILED = re.compile(r"make(\[\d+\])?: \*\*\* Waiting for unfinished jobs")
 
 
 def prepare_slot(slot: Slot, plan: Plan) -> bool:
@@ -73,10 +79,13 @@ def build_wheel(
     runner: Runner,
     events: Events,
     entrance: Path | None = None,
+    give_up: Callable[[], None] = lambda: None,
 ) -> BuiltWheel:
     """Build the wheel of a plan.
 
     :param entrance: The ``cgroup.procs`` file of a control group to build in.
+    :param give_up: Called when the build tool has told of a failure. It starts nothing more then,
+        but waits for all calls that it has offered.
     :raises CompileError: if the build failed; with the failing unit's own messages if there is one.
     :raises RecipeError: if the project needs a build requirement that the recipe does not lock.
     """
@@ -100,7 +109,7 @@ def build_wheel(
                     env={**variables, **extra},
                     log=log,
                     cwd=cwd,
-                    on_line=_follow(events),
+                    on_line=_follow(events, give_up),
                 ),
             )
     except BackendError as failure:
@@ -152,11 +161,14 @@ def _tell_code(plan: Plan, records: tuple[UnitRecord, ...], events: Events) -> N
         events.warning(f"Left as they are, without code for {plan.arch.name}: {listed}.")
 
 
-def _follow(events: Events) -> Callable[[str], None]:
+def _follow(events: Events, give_up: Callable[[], None]) -> Callable[[str], None]:
     """Return a reader of build output that turns ninja's counter into progress."""
+    failures = _Failures()
 
     def on_line(line: str) -> None:
         events.output(line)
+        if failures.is_told(line):
+            give_up()
         found = _NINJA.match(line)
         if found is not None:
             named = _SOURCE.search(found[3])
@@ -166,6 +178,33 @@ def _follow(events: Events) -> Callable[[str], None]:
             )
 
     return on_line
+
+
+class _Failures:
+    """Finds in build output, line by line, where a build tool says that the build has failed.
+
+    Source: ninja ``src/status_printer.cc``, which prints ``FAILED: `` after the step's own line;
+    GNU make ``src/remake.c``. With ``-k`` make does not say so; ninja does, and fails at the end.
+    """
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def is_told(self, line: str) -> bool:
+        """Tell whether it is said in the next line."""
+        last, self._last = self._last, line
+        if line.startswith("FAILED: "):
+            return _NINJA.match(last) is not None
+        return _MAKE_FAILED.match(line) is not None
+
+
+def _failure_in(lines: list[str]) -> list[str]:
+    """Return the lines in which the first failure is told, or the end if none is."""
+    failures = _Failures()
+    first = next((n for n, line in enumerate(lines) if failures.is_told(line)), None)
+    if first is None:
+        return lines[-TOLD_LINES:]
+    return lines[max(0, first - TOLD_BEFORE) :][:TOLD_LINES]
 
 
 def _prepare_backend(plan: Plan, workshop: Workshop, backend: Backend) -> None:
@@ -190,17 +229,18 @@ def _explain(
 ) -> CompileError:
     """Return the error that names the first unit that failed, or the end of the log."""
     slot = workshop.slot
-    failed = next((unit for unit in _latest(units) if unit.status != 0 and unit.source), None)
+    ended = [unit for unit in _latest(units) if unit.source and unit.ended != "governor"]
+    failed = next((unit for unit in ended if unit.status != 0), None)
     kept = f"The build stays in {slot.root}; `buildkit shell {plan.recipe}` opens it."
     free = shutil.disk_usage(slot.root).free
     if free < FULL_BYTES:
         kept = f"The disk is full ({render_size(free)} free): make room. {kept}"
     if failed is None:
-        tail = slot.log.read_text(errors="replace").splitlines()[-25:]
+        log = slot.log.read_text(errors="replace").splitlines()
         return CompileError(
-            f"The build of {plan.recipe} {plan.version} ended with status {failure.exit_status} in"
+            f"The build of {plan.recipe} {plan.version} {_ending(failure.exit_status, workshop)} in"
             f" {failure.hook}.",
-            output="\n".join(tail),
+            output="\n".join(_failure_in(log)),
             remedy=kept,
             log=slot.log,
         )
@@ -212,6 +252,22 @@ def _explain(
         remedy=kept,
         log=slot.log,
     )
+
+
+def _ending(status: int, workshop: Workshop) -> str:
+    """Say how a build ended that names no unit.
+
+    :param status: Of the isolation, which tells of a signal as a shell does; negative if a signal
+        ended itself.
+    """
+    number = -status if status < 0 else status - 128
+    if number == 9:
+        cap = render_size(workshop.admission.cap_bytes)
+        return (
+            f"was killed by signal 9, as the kernel does when memory is gone (it may use {cap};"
+            " --memory gives more)"
+        )
+    return f"was ended by signal {number}" if number > 0 else f"ended with status {status}"
 
 
 def _reason(unit: UnitRecord, workshop: Workshop) -> str:

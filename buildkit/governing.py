@@ -17,7 +17,7 @@ from buildkit.events import Progress
 from buildkit.fs import write_atomic
 from buildkit.governor.capacity import jobs_for, read_capacity, read_headroom
 from buildkit.governor.estimate import Measured, Prior
-from buildkit.governor.govern import governed, machine_name, offered_jobs, read_load
+from buildkit.governor.govern import give_up, governed, machine_name, offered_jobs, read_load
 from buildkit.governor.governed import Governed, render_governed
 from buildkit.governor.hardcap import hard_cap
 from buildkit.governor.history import History
@@ -25,10 +25,10 @@ from buildkit.governor.knowledge import Knowledge, unit_of
 from buildkit.governor.policy import Limit
 from buildkit.governor.profile import read_profile
 from buildkit.launcher import Admission, read_records
-from buildkit.sizes import parse_size
+from buildkit.sizes import parse_size, render_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from buildkit.events import Events
@@ -68,6 +68,8 @@ class Block:
     """They also tell how the build is doing."""
     entrance: Path | None
     """The ``cgroup.procs`` file of its control group."""
+    give_up: Callable[[], None]
+    """Ends the calls that wait, once the build has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +98,7 @@ class Governing:
     def description(self) -> str:
         """How much runs at the same time, in a few words."""
         cpus = self.capacity.cpus
-        memory = f"{self.capacity.cap_bytes / (1 << 30):.1f} GiB"
-        return f"on {cpus} CPU{'s' * (cpus != 1)} within {memory}"
+        return f"on {cpus} CPU{'s' * (cpus != 1)} within {render_size(self.capacity.cap_bytes)}"
 
     @contextmanager
     def block(self, wish: HardCapWish) -> Iterator[Block]:
@@ -109,10 +110,13 @@ class Governing:
         with hard_cap(self.capacity.cap_bytes, wish) as cap:
             try:
                 with self._governed(cap) as events:
-                    yield Block(events=events, entrance=cap.entrance)
+                    yield Block(events=events, entrance=cap.entrance, give_up=self._give_up)
             finally:
                 if cap.kills():
                     self.kit.events.fact("kernel kills", str(cap.kills()))
+
+    def _give_up(self) -> None:
+        give_up(self.admission.folder, str(self.slot.knowledge))
 
     @contextmanager
     def _governed(self, cap: HardCap) -> Iterator[Events]:

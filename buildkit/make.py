@@ -196,6 +196,7 @@ def _run(
                 runner=kit.runner,
                 events=block.events,
                 entrance=block.entrance,
+                give_up=block.give_up,
             )
         write_atomic(slot.wheel_key, b"" if is_edited else plan.key.encode())
     if is_edited:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def hear_interrupts() -> None:
-    """Make a child hear Ctrl-C even where the tests run in the background of a script."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Make a child hear Ctrl-C and its like even where the tests run in a script's background."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def processes_with(mark: str) -> list[str]:

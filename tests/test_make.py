@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,13 @@ def slow(world: World, name: str = "two.c") -> Path:
     os.mkfifo(pipe)
     (world.source / "src" / name).write_text(f'#include "{pipe}"\nint two(void) {{ return 2; }}\n')
     return pipe
+
+
+def let_one_pass(pipe: Path) -> None:
+    """Let a compiler that waits on the pipe go on, if there is one."""
+    with suppress(OSError):
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    time.sleep(0.02)
 
 
 def is_waiting(world: World) -> bool:
@@ -174,6 +183,43 @@ def test_a_unit_that_does_not_compile_shows_its_own_error(world):
     assert world.compiled().count("one.c") == 1, "the object of the first try is taken"
 
 
+def test_after_a_compile_error_nothing_more_is_started(world):
+    pipe = slow(world)
+    others = [f"src/{kind}{n}.c" for n in range(20) for kind in ("bad", "waits")]
+    for name in others:
+        text = "int x = ;" if "bad" in name else f'#include "{pipe}"'
+        (world.source / name).write_text(f"{text}\n")
+    project = world.source / "CMakeLists.txt"
+    project.write_text(project.read_text().replace("src/one.c", f"src/one.c {' '.join(others)}"))
+    make = world.start("--jobs", "2")
+
+    def told(text: str) -> bool:
+        logs = list((world.cache / "builds").glob("*/build.log"))
+        return any(text in log.read_text(errors="replace") for log in logs)
+
+    while not told("FAILED: "):
+        let_one_pass(pipe)
+        assert make.poll() is None
+    wait_for(lambda: told("not started, because the build has failed"))
+    while make.poll() is None:
+        let_one_pass(pipe)
+    _, shown = make.communicate()
+    assert make.returncode == 1
+    assert "error: expected expression" in shown
+    assert re.search(r"could not compile src/bad\d+\.c", shown)
+    assert len(world.compiled()) < len(others)
+
+
+def test_a_build_that_the_kernel_ends_for_memory_is_told_so(world):
+    done = world.make("--memory", "6MiB", "--hard-cap", "on")
+    if "No control group can be made" in done.stderr:
+        pytest.skip("no control group can be made here")
+    assert done.returncode == 1
+    assert "killed by signal 9" in done.stderr
+    assert "may use 6.0 MiB" in done.stderr
+    assert "--memory" in done.stderr
+
+
 def test_a_unit_that_needs_more_than_the_cap_is_named_with_its_peak_and_the_flag(world):
     numbers = "1," * 3_000_000
     (world.source / "src" / "two.c").write_text(
@@ -220,15 +266,18 @@ def test_a_kill_leaves_no_entry_and_the_next_make_goes_on(world):
     assert world.compiled().count("one.c") == 1, "no object is compiled twice"
 
 
-def test_ctrl_c_ends_every_child_and_says_so_in_one_line(world):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_every_child_and_says_so_in_one_line(world, number):
     slow(world)
     make = world.start()
     wait_for(lambda: is_waiting(world))
-    make.send_signal(signal.SIGINT)
+    make.send_signal(number)
     _, told = make.communicate(timeout=60)
     assert make.returncode == 130
     assert told.strip().splitlines()[-1] == "buildkit: interrupted"
     wait_for(lambda: not processes_with(str(world.cache)), 20)
+    assert not (world.slot / "tmp").exists()
+    assert json.loads((world.slot / "governed.json").read_text())["status"] == "failed"
 
 
 def test_the_second_of_two_makes_waits_and_takes_the_result(world):

@@ -6,7 +6,9 @@ called, because the second ``make`` of a wheel must not pay for what it does not
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from importlib import import_module
 
 import click
@@ -85,10 +87,20 @@ def main(argv: list[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 
+def _hear_ends() -> None:
+    """End as with Ctrl-C when we are told to end or the terminal goes, unless those are ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
 def run(argv: list[str]) -> int:
     """Run the command line and return its exit status; draws errors, exits never."""
     from buildkit.console import draw_error, draw_unexpected
 
+    _hear_ends()
     wants_json = "--json" in argv
     try:
         # Outside its standalone mode click returns the status of an Exit instead of raising it.

@@ -11,25 +11,27 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import socket
 import threading
-from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Literal
 
 from buildkit.digest import digest_value
 from buildkit.governor.capacity import read_headroom
 from buildkit.governor.ledger import Ledger, Load
-from buildkit.governor.protocol import render_report
+from buildkit.governor.protocol import render_request
 from buildkit.governor.server import BACKLOG, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from buildkit.events import Events
     from buildkit.governor.capacity import Capacity
 
-__all__ = ["governed", "machine_name", "offered_jobs", "read_load"]
+__all__ = ["give_up", "governed", "machine_name", "offered_jobs", "read_load"]
 
 #: Seconds between two looks whether the governor of another make has ended. Launchers wait longer
 #: before they fall back to lock slots.
@@ -97,16 +99,47 @@ def governed(
 
     :param capacity: Of the machine, without what a user asked for one build.
     """
-    over = threading.Event()
-    thread = threading.Thread(
-        target=_serve_or_wait, args=(folder, capacity, events, headroom, over), daemon=True
-    )
-    thread.start()
-    try:
+
+    @contextmanager
+    def service() -> Iterator[None]:
+        over = threading.Event()
+        arguments = (folder, capacity, events, headroom, over)
+        thread = threading.Thread(target=_serve_or_wait, args=arguments, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(timeout=5.0)
+
+    with _set_aside(service):
         yield
-    finally:
-        over.set()
-        thread.join(timeout=5.0)
+
+
+@contextmanager
+def _set_aside(service: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Serve while the block runs, but not while Ctrl-Z has stopped this process.
+
+    The calls of other makes would wait for an answer until somebody thinks of ``fg``.
+    """
+    is_asked = signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+    if not is_asked or threading.current_thread() is not threading.main_thread():
+        with service():
+            yield
+        return
+    with ExitStack() as stack:
+
+        def stop(_number: int, _frame: object) -> None:
+            stack.close()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            stack.enter_context(service())
+
+        stack.enter_context(service())
+        signal.signal(signal.SIGTSTP, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
 
 
 def read_load(folder: Path, build: str) -> Load | None:
@@ -115,14 +148,29 @@ def read_load(folder: Path, build: str) -> Load | None:
     :param build: The file that tells what is known of its units.
     """
     try:
-        with closing(socket.socket(socket.AF_UNIX)) as handle, _address(folder) as address:
-            handle.settimeout(1.0)
-            handle.connect(address)
-            handle.sendall(render_report(build))
-            with handle.makefile() as answer:
-                return Load(**json.loads(answer.readline()))
+        with _told(folder, "report", build) as handle, handle.makefile() as answer:
+            return Load(**json.loads(answer.readline()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def give_up(folder: Path, build: str) -> None:
+    """Tell the governor in a directory that a build has failed: its calls that wait end then.
+
+    Without a governor they run, which only takes longer.
+    """
+    with suppress(OSError), _told(folder, "giveup", build):
+        pass
+
+
+@contextmanager
+def _told(folder: Path, word: Literal["report", "giveup"], build: str) -> Iterator[socket.socket]:
+    """Yield a connection to the governor in a directory, who was told a word about a build."""
+    with closing(socket.socket(socket.AF_UNIX)) as handle, _address(folder) as address:
+        handle.settimeout(1.0)
+        handle.connect(address)
+        handle.sendall(render_request(word, build))
+        yield handle
 
 
 def _serve_or_wait(

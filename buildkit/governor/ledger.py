@@ -107,6 +107,10 @@ class Ledger:
         """How many jobs wait."""
         return len(self._waiting)
 
+    def waiting_of(self, build: str) -> list[int]:
+        """Return the jobs of one build that wait."""
+        return [job for job, wish in self._waiting.items() if wish.build == build]
+
     @property
     def running(self) -> int:
         """How many jobs run or are paused."""

@@ -22,13 +22,14 @@ __all__ = [
     "Ask",
     "Began",
     "End",
+    "GiveUp",
     "Message",
     "Out",
     "Report",
     "Resumed",
     "Rss",
     "parse_message",
-    "render_report",
+    "render_request",
 ]
 
 #: What the launcher is told for each decision.
@@ -39,6 +40,9 @@ ORDERS: dict[type[Decision], bytes] = {
     Kill: b"kill\n",
     TooBig: b"toobig\n",
 }
+
+#: What a launcher is told that waits for nothing any more.
+GIVE_UP = b"giveup\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,14 @@ class Report:
     build: str
 
 
-Message = Ask | Began | Rss | Resumed | Out | End | Report
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """No launcher, but a ``make`` whose build has failed: its calls that wait shall not start."""
+
+    build: str
+
+
+Message = Ask | Began | Rss | Resumed | Out | End | Report | GiveUp
 
 
 def parse_message(line: bytes) -> Message | None:
@@ -119,13 +130,13 @@ def parse_message(line: bytes) -> Message | None:
         return None
 
 
-def render_report(build: str) -> bytes:
-    r"""Return the line that asks how a build is doing.
+def render_request(word: Literal["report", "giveup"], build: str) -> bytes:
+    r"""Return the line by which a ``make`` asks something of a build.
 
-    >>> render_report("/a b")
+    >>> render_request("report", "/a b")
     b'report\t/a%20b\n'
     """
-    return f"report\t{quote(os.fsencode(build))}\n".encode()
+    return f"{word}\t{quote(os.fsencode(build))}\n".encode()
 
 
 def _message(words: list[str]) -> Message | None:
@@ -153,6 +164,8 @@ def _message(words: list[str]) -> Message | None:
             return End(_count(status), _count(peak), _seconds(seconds))
         case ["report", build]:
             return Report(build)
+        case ["giveup", build]:
+            return GiveUp(build)
         case _:
             return None
 

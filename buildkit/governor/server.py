@@ -24,10 +24,12 @@ from buildkit.governor.capacity import read_headroom
 from buildkit.governor.estimate import Measured
 from buildkit.governor.knowledge import read_knowledge
 from buildkit.governor.protocol import (
+    GIVE_UP,
     ORDERS,
     Ask,
     Began,
     End,
+    GiveUp,
     Out,
     Report,
     Resumed,
@@ -187,6 +189,9 @@ class Server:
         if isinstance(message, Report):
             document = asdict(self._ledger.load(message.build))
             return self._send(peer, json.dumps(document).encode() + b"\n")
+        if isinstance(message, GiveUp):
+            self._give_up(message.build)
+            return True
         now = self._clock()
         if isinstance(message, Ask):
             return self._arrive(peer, message, now)
@@ -218,6 +223,14 @@ class Server:
                 peer.group = 0
             case _:
                 assert_never(message)
+
+    def _give_up(self, build: str) -> None:
+        """Send the waiting calls of a build away; what runs of it goes on."""
+        for job in self._ledger.waiting_of(build):
+            peer = self._jobs.pop(job)
+            peer.job = None
+            self._ledger.leave(job)
+            self._send(peer, GIVE_UP)
 
     def _end(self, peer: _Peer, job: int, message: End) -> None:
         peer.has_ended = True

@@ -46,18 +46,19 @@ Admission::~Admission() {
   GiveSlot();
 }
 
-void Admission::Wait() {
-  if (directory_.empty()) return;
+bool Admission::Wait() {
+  if (directory_.empty()) return true;
   lost_seconds_ = Now();
   if (socket_ < 0) Connect();
   while (true) {
     if (socket_ >= 0) {
       pollfd file = {socket_, POLLIN, 0};
       poll(&file, 1, -1);
-      if (Next() == Order::kStart) return;
+      const Order order = Next();
+      if (order == Order::kStart || order == Order::kGiveUp) return order == Order::kStart;
       continue;
     }
-    if (Now() - lost_seconds_ > kGraceSeconds && TakeSlot()) return;
+    if (Now() - lost_seconds_ > kGraceSeconds && TakeSlot()) return true;
     poll(nullptr, 0, kSlotPauseMs);
     if (Now() - tried_seconds_ > kRetrySeconds) Connect();
   }

@@ -22,8 +22,8 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
-  // Returns when the call may start.
-  void Wait();
+  // Returns when the call may start; false if it shall not: the build has failed elsewhere.
+  bool Wait();
 
   // To be polled while the compiler runs; -1 when no governor is there.
   int socket() const { return socket_; }

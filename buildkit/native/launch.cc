@@ -103,7 +103,10 @@ int Launch(const bk::Config& config, const std::string& compiler, const bk::Args
                           bk::RenderAsk(config.build, call, subject.flags, passes));
   while (true) {
     const double asked = Now();
-    admission.Wait();
+    if (!admission.Wait()) {
+      std::fprintf(stderr, "bk-launch: not started, because the build has failed\n");
+      return 1;
+    }
     subject.waited_seconds = Now() - asked;
     const bk::Scratch scratch;
     const bk::Outcome outcome = bk::Run(argv, scratch.path(), &admission);

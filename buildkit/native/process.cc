@@ -184,6 +184,7 @@ class Watch {
           kill(-child_, SIGKILL);
           break;
         case Order::kStart:
+        case Order::kGiveUp:
         case Order::kNone:
           break;
       }

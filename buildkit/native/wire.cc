@@ -10,6 +10,7 @@ Order ParseOrder(std::string_view line) {
   if (line == "continue") return Order::kContinue;
   if (line == "kill") return Order::kKill;
   if (line == "toobig") return Order::kTooBig;
+  if (line == "giveup") return Order::kGiveUp;
   return Order::kNone;
 }
 

@@ -7,7 +7,7 @@
 //             out REASON BYTES                        it ran out of memory at so much; asks again
 //             end STATUS BYTES SECONDS                it has ended, with this peak, after so long
 //             resume BYTES SECONDS                    after `ask`: it runs already, for so long
-//   governor: start, pause, continue, kill, toobig
+//   governor: start, pause, continue, kill, toobig, giveup
 //
 // A line of the launcher's ends a job's wait at most once: closing the socket gives up the slot.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace bk {
 
-enum class Order { kNone, kStart, kPause, kContinue, kKill, kTooBig };
+enum class Order { kNone, kStart, kPause, kContinue, kKill, kTooBig, kGiveUp };
 
 // The order in a line without its end; kNone for what means nothing.
 Order ParseOrder(std::string_view line);

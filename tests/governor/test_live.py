@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from buildkit.events import SILENT
-from buildkit.governor.govern import governed, read_load
+from buildkit.governor.govern import give_up, governed, read_load
 from buildkit.governor.ledger import Load
 from buildkit.launcher import binary
 from tests.fakes import processes_with
@@ -282,6 +282,26 @@ def test_the_next_governor_takes_over_what_runs_and_what_waits(yards):
     assert yard.most_at_once() == 1, "the running call was counted by the second governor"
 
 
+def test_ctrl_z_of_the_make_that_serves_holds_up_no_other(yards):
+    yard = yards()
+    yard.know(400, cpus=1)
+    yard.unit("a.cu", "pass")
+    yard.unit("b.cu", "pass")
+    first = governor_process(yard)
+    try:
+        with governed(yard.governor, machine(4096), events=SILENT, headroom=lambda: 1 << 40):
+            first.send_signal(signal.SIGTSTP)
+            os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+            assert statuses(yard.launch("a.cu"), 30) == [0]
+            first.send_signal(signal.SIGCONT)
+        wait_for(lambda: read_load(yard.governor, "x") is not None)
+        assert statuses(yard.launch("b.cu"), 30) == [0]
+        assert all(record.ended == "" for record in yard.records())
+    finally:
+        first.kill()
+        first.wait()
+
+
 def test_a_killed_launcher_takes_its_whole_compiler_along(yards):
     yard = yards()
     yard.know(400, cpus=1)
@@ -331,6 +351,30 @@ def test_a_waiting_launcher_ends_at_once(yards):
         assert statuses([second], 5) == [-signal.SIGTERM]
         wait_for(lambda: load_of(yard).waiting == 0)
         assert statuses(first) == [0]
+
+
+def test_a_build_that_has_failed_starts_nothing_more(yards):
+    yard, other = yards(), yards("other")
+    gate = yard.root / "gate"
+    for one in (yard, other):
+        one.know(400, cpus=1, history={"a.cu": (300, 9), "b.cu": (300, 8), "c.cu": (300, 7)})
+        one.unit("a.cu", f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)")
+        one.unit("b.cu", "pass")
+        one.unit("c.cu", "pass")
+    with serving(yard, mib=400):
+        running = yard.launch("a.cu")
+        wait_for(lambda: "start a.cu" in yard.log())
+        waiting = yard.launch("b.cu", "c.cu")
+        others = other.launch("b.cu")
+        wait_for(lambda: load_of(yard).waiting == 2 and load_of(other).waiting == 1)
+        give_up(yard.governor, str(yard.root / "knowledge.json"))
+        messages = [launcher.communicate(timeout=20)[1] for launcher in waiting]
+        assert [launcher.returncode for launcher in waiting] == [1, 1]
+        assert all("the build has failed" in text for text in messages)
+        gate.touch()
+        assert statuses(running + others) == [0, 0]
+    assert yard.log() == ["start a.cu", "end a.cu"]
+    assert len(yard.records()) == 1
 
 
 # --- several builds -------------------------------------------------------------------------------

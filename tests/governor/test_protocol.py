@@ -18,7 +18,7 @@ from buildkit.governor.protocol import (
     Resumed,
     Rss,
     parse_message,
-    render_report,
+    render_request,
 )
 
 ASK = b"ask\t/k\tx.cu\tx.o\tf00d\tcuda\t2\t0"
@@ -57,7 +57,7 @@ def test_what_the_launcher_escapes_reads_back(build, source, output):
 @example(b"/a\tb\n%41\xff")
 def test_a_report_names_its_build_whatever_it_is_called(build):
     name = os.fsdecode(build)
-    line = render_report(name)
+    line = render_request("report", name)
     assert line.count(b"\n") == 1
     assert parse_message(line[:-1]) == Report(name)
 
