@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["code_for", "difference", "plan_make", "render_source"]
 
 #: Part of every key; raised when a change of the kit changes what a build produces.
-KEY_FORMAT = "1"
+KEY_FORMAT = "2"
 
 Spelling = Literal["torch", "number", "flashinfer", "cmake"]
 
