@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.events import Events
+    from buildkit.mirrored import Mirror
     from buildkit.paths import Paths
     from buildkit.run import Runner
     from buildkit.values import IndexSettings
@@ -32,6 +33,8 @@ class Kit:
     events: Events
     recipe_folders: tuple[Path, ...]
     """Where recipes are looked for, first match wins."""
+    mirror: Mirror | None = None
+    """Holds what builds fetch; asked before the network."""
 
     def supply(self, settings: IndexSettings, *, is_offline: bool) -> Supply:
         """Return what fetching needs of it."""
@@ -42,6 +45,7 @@ class Kit:
             events=self.events,
             settings=settings,
             is_offline=is_offline,
+            mirror=self.mirror,
         )
 
 
@@ -55,4 +59,5 @@ class Supply:
     events: Events
     settings: IndexSettings
     is_offline: bool
-    """Use only what was fetched before."""
+    """Use only what was fetched before, or lies in the mirror."""
+    mirror: Mirror | None = None

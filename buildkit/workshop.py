@@ -200,7 +200,7 @@ def _stable_names(plan: Plan, workshop: Workshop) -> list[tuple[Path, str]]:
     named = [(workshop.slot.root, "/buildkit"), (workshop.environment, "/buildkit/environment")]
     if workshop.cuda_root is not None:
         named.append((workshop.cuda_root, "/buildkit/cuda"))
-    found = {}
+    found: dict[Path, str] = {}
     for folder, name in named:
         # A build tool may have followed the links on the way.
         found |= {folder: name, folder.resolve(): name}

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("buildkit.cli.recipes", "schema"),
     "plan": ("buildkit.cli.making", "plan"),
     "make": ("buildkit.cli.making", "make"),
+    "fetch": ("buildkit.cli.mirroring", "fetch"),
     "shell": ("buildkit.cli.making", "shell"),
     "patch": ("buildkit.cli.patching", "patch"),
     "lock": ("buildkit.cli.locking", "lock"),
