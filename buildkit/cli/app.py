@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("buildkit.cli.governing", "report"),
     "simulate": ("buildkit.cli.governing", "simulate"),
     "verify": ("buildkit.cli.wheels", "verify"),
+    "diff": ("buildkit.cli.differing", "diff"),
     "show-wheel": ("buildkit.cli.wheels", "show_wheel"),
 }
 """Module and attribute of each sub-command."""
