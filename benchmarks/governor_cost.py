@@ -18,11 +18,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import cycle
 from pathlib import Path
 from statistics import median, quantiles
+from typing import TYPE_CHECKING
 
 from buildkit.arch import parse_arch
 from buildkit.environ import base_environment
@@ -33,6 +33,9 @@ from buildkit.governor.govern import governed, offered_jobs
 from buildkit.governor.knowledge import Knowledge
 from buildkit.governor.policy import Limit
 from buildkit.launcher import Admission, binary, render_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 GIB = 1 << 30
 CPUS = 192
@@ -87,9 +90,7 @@ def serve(folder: Path, capacity: Capacity) -> None:
     """Govern in a process of its own until it is ended; headroom is read as in a real build."""
     from buildkit.governor.capacity import read_headroom
 
-    with governed(
-        folder, capacity, events=SILENT, headroom=lambda: read_headroom() and 2 * CAP
-    ):
+    with governed(folder, capacity, events=SILENT, headroom=lambda: read_headroom() and 2 * CAP):
         threading.Event().wait()
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.events import Events
+    from buildkit.mirrored import Mirror
     from buildkit.paths import Paths
     from buildkit.run import Runner
     from buildkit.values import IndexSettings
@@ -36,6 +37,8 @@ class Kit:
     """Where recipes are looked for, first match wins."""
     holds: Holds = field(default_factory=Holds)
     """What this process uses of the cache."""
+    mirror: Mirror | None = None
+    """Holds what builds fetch; asked before the network."""
 
     def supply(self, settings: IndexSettings, *, is_offline: bool) -> Supply:
         """Return what fetching needs of it."""
@@ -47,6 +50,7 @@ class Kit:
             settings=settings,
             is_offline=is_offline,
             holds=self.holds,
+            mirror=self.mirror,
         )
 
 
@@ -60,6 +64,7 @@ class Supply:
     events: Events
     settings: IndexSettings
     is_offline: bool
-    """Use only what was fetched before."""
+    """Use only what was fetched before, or lies in the mirror."""
     holds: Holds = field(default_factory=Holds)
     """What this process uses of the cache."""
+    mirror: Mirror | None = None

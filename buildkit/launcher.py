@@ -137,10 +137,13 @@ def render_config(
     tools: Mapping[str, Path],
     records: Path,
     admission: Admission | None = None,
+    maps: Sequence[tuple[Path, str]] = (),
 ) -> str:
     """Return what ``BK_LAUNCH_CONFIG`` has to hold.
 
     :param tools: Compilers and build tools by the name of their shim.
+    :param maps: Directories, and the names that stand for them in objects; the first that fits
+        counts.
     :param admission: None lets every call start at once.
     :raises RecipeError: if a value holds a line end or a tab, which the format has no room for.
     """
@@ -154,6 +157,9 @@ def render_config(
     for name, path in tools.items():
         _refuse_control(str(path), "the path of a compiler")
         lines.append(f"tool {name}\t{path}")
+    for folder, name in maps:
+        _refuse_control(str(folder), "the path of a directory")
+        lines.append(f"map {folder}\t{name}")
     _refuse_control(str(records), "the path of the cache")
     lines.append(f"records {records}")
     if admission is not None:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from buildkit.arch import GpuArch, parse_arch
 from buildkit.errors import ArchError, Location, RequestError, nearest
+from buildkit.mirrored import open_mirror
 from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from buildkit.governor.hardcap import HardCapWish
+    from buildkit.mirrored import Mirror
 
 __all__ = [
     "SETTINGS",
@@ -29,6 +31,7 @@ __all__ = [
     "WheelRequest",
     "cascade",
     "config_file",
+    "parse_mirror",
     "parse_request",
     "parse_wheel_request",
 ]
@@ -53,6 +56,7 @@ class Request:
     memory_bytes: int | None = None
     hard_cap: HardCapWish = "auto"
     is_offline: bool = False
+    mirror: Mirror | None = None
     has_local_version: bool = True
 
 
@@ -115,6 +119,11 @@ SETTINGS: dict[str, Setting] = {
     "offline": Setting(
         flag="--offline", variable="BUILDKIT_OFFLINE", help="Use only what was fetched before."
     ),
+    "mirror": Setting(
+        flag="--mirror",
+        variable="BUILDKIT_MIRROR",
+        help="Directory that `buildkit fetch` filled; asked before the network.",
+    ),
 }
 """Every setting of the cascade; its name is the key in the configuration file."""
 
@@ -172,8 +181,20 @@ def parse_request(
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
         is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        mirror=parse_mirror(chosen),
         has_local_version=has_local_version,
     )
+
+
+def parse_mirror(chosen: Mapping[str, tuple[object, Location]]) -> Mirror | None:
+    """Return the mirror that was chosen, if any.
+
+    :raises RequestError: if the directory is no mirror.
+    """
+    if "mirror" not in chosen:
+        return None
+    value, where = chosen["mirror"]
+    return open_mirror(Path(_text(value, where)).expanduser(), where)
 
 
 def parse_wheel_request(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from buildkit.toolchain.cuda import CudaChoice
     from buildkit.values import EnvLock, PythonIdentity, ResolvedSource, SelectedPatch
 
-__all__ = ["choose_cuda", "survey"]
+__all__ = ["choose_cuda", "lock_of", "narrowed", "survey"]
 
 
 def survey(
@@ -95,10 +95,10 @@ def _environment(
         )
         spec = str(root / "bin" / "python")
     python = probe_python(spec, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo)
-    return python, existing or _lock(recipe, recipe_file, request, python, kit)
+    return python, existing or lock_of(recipe, recipe_file, request, python, kit)
 
 
-def _lock(
+def lock_of(
     recipe: Recipe, recipe_file: Path, request: Request, python: PythonIdentity, kit: Kit
 ) -> EnvLock:
     """Return the recipe's lock, or one for what the user has narrowed."""

@@ -30,6 +30,7 @@ __all__ = [
     "IndexSettings",
     "KeyField",
     "LocalTree",
+    "LockedPackage",
     "PatchedTree",
     "PinnedArchive",
     "PinnedCommit",
@@ -198,6 +199,15 @@ class EnvLock:
     digest: Digest
     versions: dict[str, str] = field(hash=False)
     """Version of each locked project that applies to this interpreter, by normalised name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPackage:
+    """One project of a lock, and the files that the lock allows for it."""
+
+    name: str
+    version: str
+    digests: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

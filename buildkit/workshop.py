@@ -200,6 +200,7 @@ def write_launcher(plan: Plan, workshop: Workshop) -> None:
         tools=tools | build_tools,
         records=slot.records,
         admission=workshop.admission,
+        maps=_stable_names(plan, workshop),
     )
     write_atomic(slot.launch_config, text.encode())
     for folder, names in ((slot.shims, tools), (slot.build_tools, build_tools)):
@@ -207,6 +208,24 @@ def write_launcher(plan: Plan, workshop: Workshop) -> None:
         folder.mkdir()
         for name in names:
             (folder / name).symlink_to(launcher.binary("bk-launch"))
+
+
+def _stable_names(plan: Plan, workshop: Workshop) -> list[tuple[Path, str]]:
+    """Return what stands in objects for the directories of this machine.
+
+    Source: GCC 8 release notes, "-ffile-prefix-map"; an older compiler is told nothing.
+    """
+    gcc = next(tool.version for tool in plan.toolchain.tools if tool.name == "gcc")
+    if int(gcc.partition(".")[0]) < 8:
+        return []
+    named = [(workshop.slot.root, "/buildkit"), (workshop.environment, "/buildkit/environment")]
+    if workshop.cuda_root is not None:
+        named.append((workshop.cuda_root, "/buildkit/cuda"))
+    found: dict[Path, str] = {}
+    for folder, name in named:
+        # A build tool may have followed the links on the way.
+        found |= {folder: name, folder.resolve(): name}
+    return list(found.items())
 
 
 def _build_tools(workshop: Workshop) -> dict[str, Path]:

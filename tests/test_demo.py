@@ -96,3 +96,16 @@ def test_the_second_make_imports_only_what_it_needs(demo):
     for dear in ("git", "unidiff", "packaging", "unearth", "uv", "rich", "tomlkit", "installer"):
         assert dear not in modules
     assert len(modules) < 320
+
+
+def test_another_cache_at_another_time_gives_the_same_bytes(demo):
+    folder, first = demo
+    other = folder / "an other place" / "cache"
+    other.mkdir(parents=True)
+    (other / "uv").symlink_to(folder / "cache" / "uv")
+    variables = {"BUILDKIT_CACHE": str(other)}
+    done = buildkit(folder, "make", "demo-kernel", "--arch", "sm120", "--out", "other", **variables)
+    assert done.returncode == 0, done.stderr
+    same = buildkit(folder, "diff", first.stdout.strip(), done.stdout.strip())
+    assert same.returncode == 0, same.stdout
+    assert same.stdout.startswith("the same: sha256 ")

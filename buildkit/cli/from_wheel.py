@@ -29,6 +29,7 @@ _OF_BUILDS = {
     "arch": "--arch",
     "jobs": "--jobs",
     "memory": "--memory",
+    "mirror": "--mirror",
     "constraints": "--with",
     "environment": "--env",
     "recipes": "--recipes",

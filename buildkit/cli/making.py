@@ -25,6 +25,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "offline": {"is_flag": True},
     "memory": {"metavar": "SIZE"},
     "jobs": {"metavar": "N"},
+    "mirror": {"metavar": "DIR"},
     "hard_cap": {"metavar": "auto|on|off"},
 }
 
@@ -105,7 +106,7 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
     from buildkit.make import draft
     from buildkit.plan import difference
 
-    with kit_from(recipes, as_json=as_json) as kit:
+    with kit_from(recipes, as_json=as_json, mirror=request.mirror) as kit:
         drafted = draft(request, kit)
         hit = look_up(kit.paths, drafted.plan.recipe, drafted.plan.key)
         isolation = probe_isolation(kit.runner, kit.environment).description
@@ -159,7 +160,8 @@ def make(origin: str, recipes: tuple[Path, ...], as_json: bool, **choices: Any) 
 
     drop_wheel_options(choices)
     request = take_request(choices)
-    with kit_from(recipes, as_json=as_json, verbose=choices.pop("verbose")) as kit:
+    verbose = choices.pop("verbose")
+    with kit_from(recipes, as_json=as_json, verbose=verbose, mirror=request.mirror) as kit:
         made = story(request, kit, **choices)
     click.echo(json.dumps(_made_document(made)) if as_json else str(made.wheel))
 
@@ -186,7 +188,7 @@ def shell(
     """
     from buildkit.shell import open_shell
 
-    with kit_from(recipes, as_json=as_json) as kit:
+    with kit_from(recipes, as_json=as_json, mirror=request.mirror) as kit:
         status = open_shell(request, kit, command=command, keeps_source=keeps_source)
     raise click.exceptions.Exit(status)
 

@@ -17,6 +17,8 @@ from buildkit.paths import data_root, paths_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from buildkit.mirrored import Mirror
+
 __all__ = [
     "json_option",
     "kit_from",
@@ -97,7 +99,13 @@ def recipe_folders(named: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 @contextmanager
-def kit_from(named: tuple[Path, ...], *, as_json: bool, verbose: bool = False) -> Iterator[Kit]:
+def kit_from(
+    named: tuple[Path, ...],
+    *,
+    as_json: bool,
+    verbose: bool = False,
+    mirror: Mirror | None = None,
+) -> Iterator[Kit]:
     """Yield the kit of this process: real directories, real processes, this terminal."""
     from buildkit.console import events_for
     from buildkit.run import ProcessRunner
@@ -113,6 +121,7 @@ def kit_from(named: tuple[Path, ...], *, as_json: bool, verbose: bool = False) -
             events=events,
             recipe_folders=recipe_folders(named),
             holds=holds,
+            mirror=mirror,
         )
     finally:
         holds.release()

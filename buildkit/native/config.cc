@@ -39,6 +39,11 @@ void ParseLine(std::string_view key, std::string_view value, Config* config) {
     if (tab != std::string_view::npos) {
       config->tools.emplace_back(value.substr(0, tab), value.substr(tab + 1));
     }
+  } else if (key == "map") {
+    const size_t tab = value.find('\t');
+    if (tab != std::string_view::npos) {
+      config->maps.emplace_back(value.substr(0, tab), value.substr(tab + 1));
+    }
   } else if (key == "records") {
     config->records = value;
   } else if (key == "governor") {

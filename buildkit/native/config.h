@@ -9,6 +9,7 @@
 
 #include "gencode.h"
 #include "rules.h"
+#include "stable.h"
 
 namespace bk {
 
@@ -16,12 +17,13 @@ struct Config {
   Target target;
   std::vector<Rule> rules;
   std::vector<std::pair<std::string, std::string>> tools;  // name of a shim, path of the compiler
-  std::string records;                                     // file that takes the records, or empty
-  std::string governor;  // directory of the governor's socket, or empty
-  std::string build;     // names the build to the governor
-  int slots = 1;         // jobs at the same time when there is no governor
-  int jobs = 0;          // what the build tool's -j becomes; 0 leaves it
-  std::string path;      // of this configuration
+  std::vector<PrefixMap> maps;  // directories, and the names that stand for them in objects
+  std::string records;          // file that takes the records, or empty
+  std::string governor;         // directory of the governor's socket, or empty
+  std::string build;            // names the build to the governor
+  int slots = 1;                // jobs at the same time when there is no governor
+  int jobs = 0;                 // what the build tool's -j becomes; 0 leaves it
+  std::string path;             // of this configuration
 
   // The compiler behind a shim, or an empty string.
   std::string Tool(std::string_view name) const;

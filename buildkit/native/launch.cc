@@ -16,6 +16,7 @@
 #include "process.h"
 #include "record.h"
 #include "scratch.h"
+#include "stable.h"
 
 namespace {
 
@@ -32,10 +33,14 @@ struct Rewritten {
   bk::Decision decision = bk::Decision::kPassed;
 };
 
+std::string Directory() {
+  char folder[4096];
+  return getcwd(folder, sizeof folder) != nullptr ? folder : "";
+}
+
 // CMake's own try-outs of a compiler are no translation units of the project.
 bool IsTryOut(const bk::Call& call) {
-  char folder[4096];
-  const std::string where = getcwd(folder, sizeof folder) != nullptr ? folder : "";
+  const std::string where = Directory();
   for (const std::string* text : {&where, &call.source}) {
     if (text->find("CMakeScratch") != std::string::npos) return true;
     if (text->find("CMakeTmp") != std::string::npos) return true;
@@ -69,11 +74,23 @@ Rewritten Rewrite(const bk::Config& config, const std::string& compiler, const b
   return result;
 }
 
+// The arguments that the compiler gets: after those that keep our own place out of its output.
+bk::Args Stable(const bk::Config& config, const Rewritten& rewritten, const std::string& scratch) {
+  const bk::Args& args = rewritten.args;
+  const std::optional<bk::Args> plain = bk::ExpandResponses(args, rewritten.call.is_nvcc);
+  bk::Args stable = bk::StableFlags(config.maps, rewritten.call, plain.value_or(args), Directory(),
+                                    IsTryOut(rewritten.call) ? "" : scratch);
+  stable.insert(stable.end(), args.begin(), args.end());
+  return stable;
+}
+
 int Explain(const bk::Config& config, const std::string& compiler, const bk::Args& given) {
   const Rewritten rewritten = Rewrite(config, compiler, given);
   std::printf("%s\n", bk::Name(rewritten.decision));
   for (const std::string& arg : given) std::printf("- %s\n", arg.c_str());
-  for (const std::string& arg : rewritten.args) std::printf("+ %s\n", arg.c_str());
+  for (const std::string& arg : Stable(config, rewritten, "TMPDIR")) {
+    std::printf("+ %s\n", arg.c_str());
+  }
   return 0;
 }
 
@@ -92,8 +109,6 @@ bool IsRepeated(bk::Cut cut, int attempt) {
 int Launch(const bk::Config& config, const std::string& compiler, const bk::Args& given) {
   const Rewritten rewritten = Rewrite(config, compiler, given);
   const bk::Call& call = rewritten.call;
-  bk::Args argv{compiler};
-  argv.insert(argv.end(), rewritten.args.begin(), rewritten.args.end());
   bk::Subject subject{call, std::string(bk::BaseName(compiler)),
                       bk::FlagsDigest(rewritten.args, call), rewritten.decision};
   // Questions such as `nvcc --version`, and CMake's try-outs, cost nothing.
@@ -109,6 +124,8 @@ int Launch(const bk::Config& config, const std::string& compiler, const bk::Args
     }
     subject.waited_seconds = Now() - asked;
     const bk::Scratch scratch;
+    bk::Args argv = Stable(config, rewritten, scratch.path());
+    argv.insert(argv.begin(), compiler);
     const bk::Outcome outcome = bk::Run(argv, scratch.path(), &admission);
     if (!config.records.empty()) {
       bk::AppendRecord(config.records, bk::RenderRecord(subject, outcome));

@@ -55,7 +55,7 @@ def unpack_source(source: ResolvedSource, destination: Path, supply: Supply) -> 
 
 
 def fetch_archive(source: PinnedArchive, supply: Supply) -> Path:
-    """Return the file of a pinned archive, from the cache or the network.
+    """Return the file of a pinned archive, from the cache, the mirror or the network.
 
     :raises SourceError: if it cannot be had, or differs from its pin.
     """
@@ -63,11 +63,12 @@ def fetch_archive(source: PinnedArchive, supply: Supply) -> Path:
     known = cached_file(supply.paths, source.sha256, source.filename)
     if known is not None:
         return known
+    mirrored = supply.mirror and supply.mirror.file(source.sha256, source.filename)
+    if mirrored:
+        supply.events.step("fetch", f"{source.filename} from the mirror")
+        return mirrored
     if supply.is_offline:
-        raise SourceError(
-            f"{source.filename} was not fetched before.",
-            remedy="Run it once without --offline.",
-        )
+        raise _lacking(source, supply)
     supply.events.step("fetch", source.filename)
     url = source.url or _find(source, supply)
     file, _ = download(url, source.filename, source.sha256, supply)
@@ -84,6 +85,17 @@ def find_archive(source: PinnedArchive, supply: Supply) -> Path:
     place = cached_place(supply.paths, source.sha256, source.filename)
     supply.holds.hold(place.parent)
     return place if place.is_file() else fetch_archive(source, supply)
+
+
+def _lacking(source: PinnedArchive, supply: Supply) -> SourceError:
+    if supply.mirror is None:
+        return SourceError(
+            f"{source.filename} was not fetched before.", remedy="Run it once without --offline."
+        )
+    return SourceError(
+        f"The mirror {supply.mirror.root} lacks {source.filename} (sha256 {source.sha256}).",
+        remedy="Fill it with `buildkit fetch`, where the network is.",
+    )
 
 
 def _find(source: PinnedArchive, supply: Supply) -> str:

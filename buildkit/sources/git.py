@@ -11,18 +11,19 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from buildkit.digest import digest_bytes
 from buildkit.environ import base_environment
-from buildkit.errors import SourceError, ToolchainError
-from buildkit.fs import locked, staged_directory
+from buildkit.errors import Location, SourceError, ToolchainError
+from buildkit.fs import clone_file, locked, staged_directory, write_atomic
 from buildkit.sources.settings import redact, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from buildkit.kit import Supply
     from buildkit.run import Completed
@@ -40,6 +41,8 @@ class Git:
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
+        self.exported: list[tuple[str, str]] = []
+        """Address and commit of all that was exported, submodules too."""
         self._variables = base_environment(supply.environment, network=True) | {
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -66,13 +69,10 @@ class Git:
             if not mirror.is_dir():
                 with staged_directory(mirror) as stage:
                     self._git(["init", "--quiet", "--bare", str(stage)], url)
-            if self._has(mirror, commit):
+            if self._has(mirror, commit) or self._adopt(mirror, commit, url):
                 return mirror
             if self._supply.is_offline:
-                raise SourceError(
-                    f"Commit {commit} of {redact(url)} was not fetched before.",
-                    remedy="Run it once without --offline.",
-                )
+                raise self._lacking(url, commit)
             self._supply.events.step("fetch", f"{redact(url)} at {commit[:12]}")
             # One commit alone, where the server allows it; else everything, hidden refs too.
             told = ""
@@ -89,6 +89,70 @@ class Git:
         raise SourceError(
             f"Commit {commit} cannot be fetched from {redact(url)}: {reason}.",
             remedy="Look at the address and the network; a commit that is gone needs a new pin.",
+        )
+
+    def pack(self, url: str, commit: str, destination: Path) -> None:
+        """Write a pack that holds a commit with its tree, and nothing of its history.
+
+        :raises SourceError: if the commit cannot be had.
+        """
+        mirror = self.fetch(url, commit)
+        ref = f"refs/pinned/{commit}"
+        self._git(["-C", str(mirror), "update-ref", ref, commit], url)
+        with tempfile.TemporaryDirectory(prefix="buildkit-git-") as folder:
+            self._git(["init", "--quiet", "--bare", folder], url)
+            # Git makes the pack of a shallow clone itself, however much the mirror holds.
+            fetch = ["fetch", "--quiet", "--keep", "--no-tags", "--depth", "1"]
+            self._git(["-C", folder, *fetch, "--", mirror.absolute().as_uri(), ref], url)
+            (made,) = Path(folder).glob("objects/pack/*.pack")
+            clone_file(made, destination)
+
+    def _adopt(self, mirror: Path, commit: str, url: str) -> bool:
+        """Take a commit out of the user's mirror; tell whether it was there.
+
+        Git computes the name of each object of the pack from its contents, so that a commit which
+        can be walked afterwards is the one that the recipe pins, whoever made the pack.
+
+        :raises SourceError: if the pack is damaged, or holds something else.
+        """
+        source = self._supply.mirror and self._supply.mirror.pack(commit)
+        if not source:
+            return False
+        self._supply.events.step("fetch", f"{redact(url)} at {commit[:12]} from the mirror")
+        pack = mirror / "objects" / "pack" / f"pack-{commit}.pack"
+        index = pack.with_suffix(".idx")
+        clone_file(source, pack)
+        # Its parents are not there, and nobody is to look for them.
+        # Source: git's technical documentation, "shallow".
+        shallow = mirror / "shallow"
+        known = shallow.read_text() if shallow.exists() else ""
+        write_atomic(shallow, f"{known}{commit}\n".encode())
+        done = self._run(["-C", str(mirror), "index-pack", str(pack)])
+        if done.status == 0:
+            walk = ["-C", str(mirror), "rev-list", "--objects", "--no-walk", "--quiet", commit]
+            done = self._run(walk)
+        if done.status == 0:
+            self._git(["-C", str(mirror), "update-ref", f"refs/pinned/{commit}", commit], url)
+            return True
+        for file in (index, pack):
+            file.unlink(missing_ok=True)
+        write_atomic(shallow, known.encode())
+        raise SourceError(
+            f"The mirror's {source.name} does not hold commit {commit}:"
+            f" {' '.join(done.stderr.split())[-200:]}.",
+            where=Location(file=str(source)),
+            remedy="Do not build from it; fill the mirror again with `buildkit fetch`.",
+        )
+
+    def _lacking(self, url: str, commit: str) -> SourceError:
+        if self._supply.mirror is None:
+            return SourceError(
+                f"Commit {commit} of {redact(url)} was not fetched before.",
+                remedy="Run it once without --offline.",
+            )
+        return SourceError(
+            f"The mirror {self._supply.mirror.root} lacks commit {commit} of {redact(url)}.",
+            remedy="Fill it with `buildkit fetch`, where the network is.",
         )
 
     def resolve(self, url: str, ref: str) -> str:
@@ -117,6 +181,7 @@ class Git:
         :raises SourceError: if something of the tree cannot be had, or leads out of it.
         """
         mirror = self.fetch(url, commit)
+        self.exported.append((url, commit))
         repository = _open(mirror, self._variables)
         try:
             tree = repository.commit(commit).tree

@@ -16,13 +16,12 @@ from buildkit.digest import Digest, digest_value
 from buildkit.errors import SourceError, nearest
 from buildkit.fs import write_atomic
 from buildkit.sources.pypi import download, find_files
+from buildkit.tags import rank_of, ranks
 from buildkit.values import PinnedArchive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from packaging.tags import Tag
 
     from buildkit.kit import Supply
     from buildkit.sources.pypi import IndexFile
@@ -94,39 +93,20 @@ def choose_wheel(
     files: Sequence[Published], python: PythonIdentity, machine: str | None
 ) -> Published | None:
     """Return the wheel that fits an interpreter best, as pip ranks them, or None. Pure."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+    from packaging.utils import parse_wheel_filename
 
-    rank = {tag: place for place, tag in reversed(list(enumerate(_tags(python, machine))))}
+    known = ranks(python, machine)
     best: tuple[tuple[bool, int, str], Published] | None = None
     for file in files:
-        try:
-            _, _, build, tags = parse_wheel_filename(file.filename)
-        except InvalidWheelFilename:
+        place = rank_of(file.filename, known)
+        if place is None or not _allows(file.requires_python, python):
             continue
-        places = [rank[tag] for tag in tags if tag in rank]
-        if not places or not _allows(file.requires_python, python):
-            continue
+        build = parse_wheel_filename(file.filename)[2]
         # A higher build number wins over a lower one of the same tags: it sorts first.
-        worth = (file.is_yanked, min(places), f"{10**9 - build[0] if build else 10**9:010d}")
+        worth = (file.is_yanked, place, f"{10**9 - build[0] if build else 10**9:010d}")
         if best is None or worth < best[0]:
             best = (worth, file)
     return None if best is None else best[1]
-
-
-def _tags(python: PythonIdentity, machine: str | None) -> Iterator[Tag]:
-    from packaging.tags import compatible_tags, cpython_tags, platform_tags
-
-    platforms = list(platform_tags()) if machine is None else list(_platforms(machine))
-    major, minor = (int(part) for part in python.version.split(".")[:2])
-    yield from cpython_tags((major, minor), abis=[python.tag], platforms=platforms)
-    yield from compatible_tags((major, minor), python.tag, platforms)
-
-
-def _platforms(machine: str) -> Iterator[str]:
-    """Yield what a machine of today accepts. Source: PEP 600, and PEP 599 for the older names."""
-    for minor in range(50, 16, -1):
-        yield f"manylinux_2_{minor}_{machine}"
-    yield from (f"manylinux2014_{machine}", f"linux_{machine}")
 
 
 def _allows(specifiers: str, python: PythonIdentity) -> bool:

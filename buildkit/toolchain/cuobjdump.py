@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.kit import Supply
-    from buildkit.values import PythonIdentity
+    from buildkit.values import EnvLock, PythonIdentity
 
-__all__ = ["WHEEL", "ensure_cuobjdump"]
+__all__ = ["WHEEL", "cuobjdump_lock", "ensure_cuobjdump"]
 
 #: Reads the code of every CUDA release up to its own.
 WHEEL = ("nvidia-cuda-cuobjdump>=13.2",)
@@ -26,12 +26,16 @@ def ensure_cuobjdump(python: PythonIdentity, supply: Supply) -> Path:
 
     :raises ToolchainError: if it cannot be installed.
     """
-    file = data_root() / "recipes" / "cuda" / "cuobjdump.lock"
-    lock = read_lock(file, WHEEL, python, name="cuda", memo=supply.paths.memo)
-    home = ensure_environment(lock, python, supply)
+    home = ensure_environment(cuobjdump_lock(python, supply), python, supply)
     for program in home.glob("lib/python*/site-packages/nvidia/*/bin/cuobjdump"):
         return program
     raise ToolchainError(
         f"The wheel nvidia-cuda-cuobjdump holds no cuobjdump (looked in {home}).",
         remedy="Remove that directory and try again.",
     )
+
+
+def cuobjdump_lock(python: PythonIdentity, supply: Supply) -> EnvLock:
+    """Return the lock of the program's wheel."""
+    file = data_root() / "recipes" / "cuda" / "cuobjdump.lock"
+    return read_lock(file, WHEEL, python, name="cuda", memo=supply.paths.memo)

@@ -7,6 +7,7 @@ links its files. An environment counts only once its stamp is written, which hap
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from buildkit.fs import locked, remove_tree, write_atomic
 from buildkit.sizes import render_size
 from buildkit.toolchain.lock import download_bytes
 from buildkit.toolchain.uv import index_arguments, uv_binary, uv_environment
+from buildkit.toolchain.wheelhouse import lay_out, split
 from buildkit.values import EnvLock
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.kit import Supply
+    from buildkit.mirrored import Mirror
     from buildkit.paths import Paths
     from buildkit.run import Runner
     from buildkit.values import PythonIdentity
@@ -88,11 +91,53 @@ class _Maker:
         if not self._supply.is_offline and self._try(*sync, "--offline"):
             self._supply.events.step("install", f"{count}, all fetched before")
             return
+        if self._supply.mirror is not None:
+            self._take(self._supply.mirror, sync, count)
+            return
         wanted = download_bytes(self._lock)
         _check_space(self._supply.paths, wanted)
         size = f", {render_size(wanted)} to fetch at most" if wanted else ""
         self._supply.events.step("install", f"{count}{size}")
         self._call(*sync)
+
+    def _take(self, mirror: Mirror, sync: tuple[str | Path, ...], count: str) -> None:
+        """Install from a mirror first, and from the index what it lacks.
+
+        :raises ToolchainError: if it lacks something and there is nothing else to ask.
+        """
+        files, lacking = split(self._lock, self._python, mirror)
+        if lacking and self._supply.is_offline:
+            if self._try(*sync):
+                return
+            raise ToolchainError(
+                f"The mirror {mirror.root} lacks wheels for {self._python.tag}"
+                f" {self._python.platform}: {', '.join(lacking)}.",
+                remedy="Fill it with `buildkit fetch`, where the network is.",
+            )
+        folder = self._root.with_name(f"{self._root.name}.wheels")
+        settings = self._supply.settings
+        if lacking:
+            self._supply.events.step("mirror", f"it lacks {', '.join(lacking)}")
+            places = (*settings.find_links, str(folder))
+            settings = dataclasses.replace(settings, find_links=places)
+        else:
+            # Nobody else is asked, not even the user's own directories of wheels.
+            settings = dataclasses.replace(
+                settings,
+                index_url=None,
+                extra_index_urls=(),
+                find_links=(str(folder),),
+                no_index=True,
+            )
+        self._supply.events.step("install", f"{count} from the mirror")
+        _check_space(self._supply.paths, download_bytes(self._lock))
+        lay_out(files, folder)
+        offline = self._supply.is_offline or not lacking
+        supply = dataclasses.replace(self._supply, settings=settings, is_offline=offline)
+        try:
+            _Maker(self._lock, self._python, self._root, supply)._call(*sync)
+        finally:
+            remove_tree(folder)
 
     def _try(self, *arguments: str | Path) -> bool:
         done = self._supply.runner.capture(

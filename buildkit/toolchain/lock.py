@@ -17,7 +17,7 @@ from buildkit.errors import Location, RecipeError, ToolchainError
 from buildkit.fs import write_atomic
 from buildkit.toolchain.memo import remembered
 from buildkit.toolchain.uv import index_arguments, uv_binary, uv_environment
-from buildkit.values import EnvLock
+from buildkit.values import EnvLock, LockedPackage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +30,12 @@ __all__ = [
     "FIRST_PYTHON",
     "download_bytes",
     "is_current",
+    "parse_packages",
     "parse_versions",
     "read_lock",
     "resolve_for_user",
     "resolve_lock",
+    "user_lock_name",
 ]
 
 #: The oldest Python that a lock serves.
@@ -41,6 +43,8 @@ FIRST_PYTHON = "3.10"
 
 _HEADER = "# buildkit lock 1 sha256:"
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)\s*(?:;\s*([^\\]*?))?\s*\\?$", re.MULTILINE)
+_BLOCK = re.compile(r"^[A-Za-z0-9].*(?:\n[ \t]+.*)*", re.MULTILINE)
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _BYTES = re.compile(r"^# bytes (\S+) (\d+)$", re.MULTILINE)
 
 
@@ -115,11 +119,34 @@ def resolve_for_user(
 
     :raises ToolchainError: if no set of versions meets the requirements.
     """
-    name = digest_value(sorted(requirements))
-    file = supply.paths.locks / f"{name[:24]}.lock"
+    name = user_lock_name(requirements)
+    file = supply.paths.locks / f"{name}.lock"
     if not file.exists():
-        write_atomic(file, resolve_lock(requirements, supply).encode())
+        mirrored = supply.mirror and supply.mirror.lock(name)
+        write_atomic(file, (mirrored or resolve_lock(requirements, supply)).encode())
     return read_lock(file, requirements, python, name="NAME", memo=supply.paths.memo)
+
+
+def user_lock_name(requirements: Sequence[str]) -> str:
+    """Return what the lock of a user's own requirements is called."""
+    return digest_value(sorted(requirements))[:24]
+
+
+def parse_packages(lock: EnvLock) -> tuple[LockedPackage, ...]:
+    """Return what a lock allows for each project that its interpreter takes."""
+    from packaging.utils import canonicalize_name
+
+    found = []
+    for block in _BLOCK.findall(lock.text):
+        pinned = _PINNED.match(block)
+        if pinned is None:
+            continue
+        name = str(canonicalize_name(pinned[1]))
+        # A lock may hold a project twice, for different markers.
+        if lock.versions.get(name) == pinned[2]:
+            digests = frozenset(_HASH.findall(block))
+            found.append(LockedPackage(name=name, version=pinned[2], digests=digests))
+    return tuple(found)
 
 
 def parse_versions(text: str, python: PythonIdentity) -> dict[str, str]:

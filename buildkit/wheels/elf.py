@@ -7,14 +7,17 @@ V ABI, "Object Files"; for the names, CUDA's fatbinary_section.h.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["has_gpu_code", "is_elf"]
+__all__ = ["Section", "has_gpu_code", "is_elf", "read_sections"]
 
-_GPU_SECTIONS = {b".nv_fatbin", b"__nv_relfatbin", b".nvFatBinSegment"}
+_GPU_SECTIONS = {".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"}
+
+_NOBITS = 8
 
 
 def is_elf(start: bytes) -> bool:
@@ -22,12 +25,23 @@ def is_elf(start: bytes) -> bool:
     return start[:4] == b"\x7fELF"
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where one section lies."""
+
+    name: str
+    offset: int
+    size_bytes: int
+    """In the file: 0 for sections that hold nothing there."""
+
+
 def has_gpu_code(file: BinaryIO) -> bool:
     """Tell whether an ELF file has a section for GPU code."""
-    return any(name in _GPU_SECTIONS for name in _section_names(file))
+    return any(section.name in _GPU_SECTIONS for section in read_sections(file))
 
 
-def _section_names(file: BinaryIO) -> Iterator[bytes]:
+def read_sections(file: BinaryIO) -> Iterator[Section]:
+    """Yield the sections of an ELF file; none where its headers mean nothing."""
     file.seek(0)
     header = file.read(64)
     if len(header) < 64 or header[4] != 2:  # every CUDA platform of today has 64 bits
@@ -49,4 +63,5 @@ def _section_names(file: BinaryIO) -> Iterator[bytes]:
     names = file.read(rows[strings][5])
     for row in rows:
         end = names.find(b"\0", row[0])
-        yield names[row[0] : end]
+        name = names[row[0] : end].decode(errors="replace")
+        yield Section(name, row[4], 0 if row[1] == _NOBITS else row[5])
