@@ -35,12 +35,12 @@ def expect(history=(), profile=(), shown=(), call=CALL, likeness=0.0):
 def test_history_comes_first_and_its_largest_peak_counts():
     found = expect([ran(2, 10), ran(3, 30), ran(1, 20)], [unit("f1", 9, 9)], [ran(5)])
     assert (found.basis, found.seconds) == ("history", 20)
-    assert found.peak_bytes == int(3 * GIB * 1.1)
+    assert found.peak_bytes == int(3 * GIB * 1.05)
 
 
 def test_a_run_that_ran_out_raises_the_peak_and_says_nothing_of_the_time():
     found = expect([ran(2, 100), ran(4, 7, ran_out=True)])
-    assert found.peak_bytes == int(4 * GIB * 1.5 * 1.1)
+    assert found.peak_bytes == int(4 * GIB * 1.5 * 1.05)
     assert found.seconds == 100
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from buildkit.arch import parse_arch
 from buildkit.governor.capacity import Capacity
-from buildkit.governor.estimate import Measured, Prior, UnitKey
+from buildkit.governor.estimate import MARGIN, Measured, Prior, UnitKey
 from buildkit.governor.knowledge import Knowledge
 from buildkit.governor.policy import Limit
 from buildkit.launcher import Admission, binary, read_records, render_config
@@ -85,11 +85,13 @@ class Yard:
     ) -> None:
         """Write what is known of the build, and the configuration of the launchers.
 
-        :param history: MiB and seconds of units, by file name. The margin on them is a tenth.
+        :param history: MiB and seconds of units, by file name. What is expected is just this.
         """
         flags = self._flags()
         runs = {
-            UnitKey(f"{unit}", flags): [Measured(peak_bytes=int(mib * MIB / 1.1), seconds=seconds)]
+            UnitKey(f"{unit}", flags): [
+                Measured(peak_bytes=int(mib * MIB / MARGIN), seconds=seconds)
+            ]
             for unit, (mib, seconds) in (history or {}).items()
         }
         prior = Prior(peak_bytes=prior_mib * MIB, seconds=1.0)
