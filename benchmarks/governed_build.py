@@ -31,8 +31,8 @@ from buildkit.governor.capacity import read_capacity, read_headroom
 from buildkit.governor.estimate import Measured, Prior
 from buildkit.governor.govern import governed, offered_jobs
 from buildkit.governor.hardcap import HardCap, hard_cap
+from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge, unit_of
-from buildkit.governor.policy import Limit
 from buildkit.launcher import Admission, binary, read_records, render_config
 from buildkit.sizes import parse_size
 from buildkit.values import FlagRule

@@ -30,8 +30,8 @@ from buildkit.events import SILENT
 from buildkit.governor.capacity import Capacity, read_capacity
 from buildkit.governor.estimate import Measured, Prior, UnitKey
 from buildkit.governor.govern import governed, offered_jobs
+from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge
-from buildkit.governor.policy import Limit
 from buildkit.launcher import Admission, binary, render_config
 
 if TYPE_CHECKING:

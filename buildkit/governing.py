@@ -21,8 +21,8 @@ from buildkit.governor.govern import give_up, governed, machine_name, offered_jo
 from buildkit.governor.governed import Governed, render_governed
 from buildkit.governor.hardcap import hard_cap
 from buildkit.governor.history import History
+from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge, unit_of
-from buildkit.governor.policy import Limit
 from buildkit.governor.profile import read_profile
 from buildkit.launcher import Admission, read_records
 from buildkit.sizes import parse_size, render_size

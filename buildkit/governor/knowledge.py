@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, get_args
@@ -22,7 +22,7 @@ from buildkit.governor.estimate import (
     UnitKey,
     estimate,
 )
-from buildkit.governor.policy import Limit
+from buildkit.governor.jobs import Limit
 from buildkit.governor.profile import Unit
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from buildkit.governor.protocol import Ask
 
 __all__ = ["Knowledge", "read_knowledge", "unit_of"]
+
+#: How many calls that have ended tell what to expect of one that comes.
+SHOWN = 200
 
 
 def unit_of(source: str, output: str, flags: str, roots: Sequence[str]) -> UnitKey:
@@ -58,10 +61,10 @@ class Knowledge:
     profile: Mapping[str, Sequence[Unit]]
     """Units of the recipe's profile, by source."""
     priors: Mapping[Language, Prior]
-    shown: defaultdict[tuple[str, int], list[tuple[frozenset[str], Measured]]] = field(
-        default_factory=lambda: defaultdict(list)
+    shown: defaultdict[tuple[str, int], deque[tuple[frozenset[str], Measured]]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=SHOWN))
     )
-    """What calls have taken in this build, with the words of their names, by kind; grows."""
+    """What the last calls have taken in this build, with the words of their names, by kind."""
 
     def call_of(self, ask: Ask) -> Call:
         """Return the call that a launcher asks for."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
-from buildkit.governor.policy import (
-    SHARED_ATTEMPTS,
+from buildkit.governor.jobs import (
     Kill,
     Limit,
     Pause,
@@ -21,12 +20,11 @@ from buildkit.governor.policy import (
     State,
     TooBig,
     Waiting,
-    decide,
-    raised_peak,
 )
+from buildkit.governor.policy import SHARED_ATTEMPTS, decide, raised_peak
 
 if TYPE_CHECKING:
-    from buildkit.governor.policy import Decision
+    from buildkit.governor.jobs import Decision
 
 __all__ = ["Ledger", "Load"]
 

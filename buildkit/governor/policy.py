@@ -17,26 +17,22 @@ and at last the job that is cheapest to repeat is killed. The oldest job always 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from buildkit.governor.jobs import (
+    Decision,
+    Kill,
+    Limit,
+    Pause,
+    Resume,
+    Running,
+    Start,
+    State,
+    TooBig,
+    Waiting,
+)
 
-__all__ = [
-    "Decision",
-    "Kill",
-    "Limit",
-    "Pause",
-    "Resume",
-    "Running",
-    "Start",
-    "State",
-    "TooBig",
-    "Waiting",
-    "decide",
-    "raised_peak",
-]
+__all__ = ["COLLECT_SECONDS", "SHARED_ATTEMPTS", "decide", "raised_peak"]
 
 #: How long the first decision waits for more arrivals, so that the order sees the whole list, and
 #: the part of the longest job that this may cost: a serial build of short calls must not feel it.
@@ -48,148 +44,8 @@ COLLECT_SHARE = 0.01
 PAUSE_BELOW = 0.05
 KILL_BELOW = 0.02
 
-#: What a job that has outgrown its estimate, and still grows, is expected to add.
-OVERSHOOT = 1.1
-
-#: Part of its expected time after which a job that does not grow is taken at what it has shown, and
-#: the margin on that. Source: benchmarks/governor_sim.py, with peaks expected 30 % wrong.
-SETTLED_SHARE = 0.7
-SETTLED_MARGIN = 1.05
-
 #: Attempts after which a job runs alone.
 SHARED_ATTEMPTS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A compiler call that asks to start."""
-
-    job: int
-    """Number that is never used twice; smaller ones came first."""
-    build: str
-    """Which ``make`` it belongs to."""
-    peak_bytes: int
-    """Expected peak of the process tree."""
-    seconds: float
-    """Expected duration."""
-    cpus: int = 1
-    arrived_seconds: float
-    """When it asked, on the clock of the state."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A compiler call that was started."""
-
-    job: int
-    build: str
-    peak_bytes: int
-    """Expected peak, as when it was started."""
-    seconds: float
-    cpus: int = 1
-    elapsed_seconds: float
-    """Since its start, without pauses."""
-    rss_bytes: int
-    """What its process tree holds now."""
-    seen_bytes: int
-    """The most that it has held."""
-    is_growing: bool
-    is_paused: bool = False
-    is_ending: bool = False
-    """It was killed, but its memory is not free yet."""
-
-    @property
-    def claim_bytes(self) -> int:
-        """The most that it is expected to hold from now on."""
-        if self.is_ending:
-            return self.rss_bytes
-        if self.rss_bytes > self.peak_bytes:
-            return int(self.rss_bytes * OVERSHOOT) if self.is_growing else self.rss_bytes
-        if self.is_growing or self.elapsed_seconds < SETTLED_SHARE * self.seconds:
-            return self.peak_bytes
-        return min(self.peak_bytes, int(self.seen_bytes * SETTLED_MARGIN))
-
-    @property
-    def owed_bytes(self) -> int:
-        """Growth that is still expected of it."""
-        return self.claim_bytes - self.rss_bytes
-
-    @property
-    def remaining_seconds(self) -> float:
-        """Expected time to its end; a job that is overdue takes a tenth longer, again and again."""
-        return max(self.seconds - self.elapsed_seconds, 0.1 * self.elapsed_seconds)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """What one build of several may use of what they share."""
-
-    memory_bytes: int
-    cpus: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """Everything that a decision depends on."""
-
-    now_seconds: float
-    waiting: tuple[Waiting, ...]
-    running: tuple[Running, ...]
-    cap_bytes: int
-    """What all jobs together may hold."""
-    headroom_bytes: int
-    """What can be taken right now before the machine or its container is out of memory."""
-    cpus: int
-    limits: Mapping[str, Limit] = field(default_factory=dict)
-    """By build; one that is not named may use everything."""
-
-    def limit_of(self, build: str) -> Limit:
-        """Return what a build may use, which is never more than there is."""
-        limit = self.limits.get(build)
-        if limit is None:
-            return Limit(memory_bytes=self.cap_bytes, cpus=self.cpus)
-        return Limit(
-            memory_bytes=min(limit.memory_bytes, self.cap_bytes), cpus=min(limit.cpus, self.cpus)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Let a waiting job begin."""
-
-    job: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Stop a running job where it is; it keeps its memory."""
-
-    job: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Let a paused job go on."""
-
-    job: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """End a running job and let it wait again, with a raised peak."""
-
-    job: int
-
-
-@dataclass(frozen=True, slots=True)
-class TooBig:
-    """End the build: this job runs alone and holds more than the whole cap."""
-
-    job: int
-    rss_bytes: int
-
-
-Decision = Start | Pause | Resume | Kill | TooBig
 
 
 def decide(state: State) -> tuple[Decision, ...]:
@@ -282,7 +138,7 @@ def _admit(state: State) -> tuple[Decision, ...]:
     for wish in _in_order(state):
         if offer.is_full:
             break
-        if offer.takes(_within_reach(wish, state)):
+        if offer.takes(wish):
             started.append(Start(wish.job))
     return tuple(started)
 
@@ -299,7 +155,9 @@ class _Offer:
             state.cpus - sum(job.cpus for job in state.running),
         )
         self._shared = _Pool(everything, list(state.running))
+        self._limits = {build: state.limit_of(build) for build in state.limits}
         self._own = {build: _own_pool(build, state) for build in state.limits}
+        self._everything = Limit(memory_bytes=state.cap_bytes, cpus=state.cpus)
 
     @property
     def is_full(self) -> bool:
@@ -311,14 +169,15 @@ class _Offer:
         One that its own build is in the way of holds up nobody else: what it gets reserved lies
         within its build.
         """
-        own = self._own.get(job.build)
-        pools = [self._shared] if own is None else [own, self._shared]
-        if not all(pool.has_room(job) for pool in pools):
+        job = _within_reach(job, self._limits.get(job.build, self._everything))
+        own = self._own.get(job.build, self._shared)
+        if not (own.has_room(job) and self._shared.has_room(job)):
             return False
-        if not all(pool.spares(job) for pool in pools):
+        if not (own.spares(job) and self._shared.spares(job)):
             return False
-        for pool in pools:
-            pool.take(job)
+        self._shared.take(job)
+        if own is not self._shared:
+            own.take(job)
         return True
 
 
@@ -380,9 +239,8 @@ def _in_order(state: State) -> list[Waiting]:
     return front + rest
 
 
-def _within_reach(job: Waiting, state: State) -> Waiting:
+def _within_reach(job: Waiting, limit: Limit) -> Waiting:
     """Expect no more of a job than its build may use: it then runs alone there."""
-    limit = state.limit_of(job.build)
     if job.peak_bytes <= limit.memory_bytes and job.cpus <= limit.cpus:
         return job
     return replace(

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, unquote_to_bytes
 
-from buildkit.governor.policy import Kill, Pause, Resume, Start, TooBig
+from buildkit.governor.jobs import Kill, Pause, Resume, Start, TooBig
 
 if TYPE_CHECKING:
     from buildkit.governor.estimate import Language
-    from buildkit.governor.policy import Decision
+    from buildkit.governor.jobs import Decision
 
 __all__ = [
     "Ask",

@@ -2,13 +2,14 @@
 
 What enters: connections, one per waiting or running compiler call. What leaves: orders to the
 launchers, which hold the processes. One thread, one ledger; the policy is asked after every batch
-of messages and ten times a second. A call whose launcher is gone is struck out and its process
-group ended. Another user's launcher is not served.
+of messages that makes or needs room, and ten times a second. A call whose launcher is gone is
+struck out and its process group ended. Another user's launcher is not served.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import signal
@@ -55,6 +56,9 @@ COLLECTING_SECONDS = 0.01
 
 #: Seconds that running calls get to find the next governor; they look every half second.
 SUCCESSION_SECONDS = 0.8
+
+#: For how long a figure of free memory is good: reading it takes longer than deciding.
+HEADROOM_SECONDS = 0.05
 
 #: Connections that may wait to be accepted.
 BACKLOG = 4096
@@ -109,6 +113,9 @@ class Server:
         self._selector = selectors.DefaultSelector()
         self._jobs: dict[int, _Peer] = {}
         self._knowledge: dict[str, tuple[int, Knowledge]] = {}
+        self._is_due = False
+        self._ticked = self._read = -math.inf
+        self._free_bytes = 0
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
 
@@ -123,7 +130,7 @@ class Server:
                         self._accept()
                     else:
                         self._receive(key.data)
-                self._decide()
+                self._decide(self._clock())
         finally:
             self._close()
 
@@ -170,6 +177,7 @@ class Server:
         if peer.job is not None:
             self._jobs.pop(peer.job, None)
             self._ledger.leave(peer.job)
+            self._is_due = True
         if peer.group and not peer.has_ended:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(peer.group, signal.SIGKILL)
@@ -193,6 +201,7 @@ class Server:
             self._give_up(message.build)
             return True
         now = self._clock()
+        self._is_due = self._is_due or not isinstance(message, Rss)
         if isinstance(message, Ask):
             return self._arrive(peer, message, now)
         if peer.job is None:
@@ -287,10 +296,19 @@ class Server:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def _decide(self) -> None:
-        if not self._jobs or self._clock() < self._opens_seconds:
+    def _decide(self, now: float) -> None:
+        """Ask the policy, if something has happened or it is time."""
+        is_tick = now - self._ticked >= TICK_SECONDS
+        if not self._jobs or not (self._is_due or is_tick or not self._ledger.running):
             return
-        for decision in self._ledger.step(now=self._clock(), headroom_bytes=self._headroom()):
+        if now < self._opens_seconds:
+            return
+        self._is_due = False
+        if is_tick:
+            self._ticked = now
+        if now - self._read >= HEADROOM_SECONDS:
+            self._read, self._free_bytes = now, self._headroom()
+        for decision in self._ledger.step(now=now, headroom_bytes=self._free_bytes):
             peer = self._jobs.get(decision.job)
             if peer is not None and not self._send(peer, ORDERS[type(decision)]):
                 self._drop(peer)

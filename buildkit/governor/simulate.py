@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from buildkit.governor.bounds import Load
+from buildkit.governor.jobs import Kill, Pause, Resume, Start, TooBig
 from buildkit.governor.ledger import Ledger
-from buildkit.governor.policy import COLLECT_SECONDS, Kill, Pause, Resume, Start, TooBig
+from buildkit.governor.policy import COLLECT_SECONDS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from buildkit.governor.policy import Decision
+    from buildkit.governor.jobs import Decision
     from buildkit.governor.profile import Unit
 
 __all__ = [

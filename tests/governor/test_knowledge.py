@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buildkit.governor.estimate import Measured, Prior, UnitKey
+from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge, read_knowledge, unit_of
-from buildkit.governor.policy import Limit
 from buildkit.governor.profile import Unit
 from buildkit.governor.protocol import Ask
 

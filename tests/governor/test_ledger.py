@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from buildkit.governor.jobs import Limit, Pause, Resume, Start
 from buildkit.governor.ledger import Ledger
-from buildkit.governor.policy import Limit, Pause, Resume, Start
 
 CAP = 1000
 FREE = 10 * CAP

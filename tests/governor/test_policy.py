@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buildkit.governor.policy import (
+from buildkit.governor.jobs import (
     Kill,
     Limit,
     Pause,
@@ -18,9 +18,8 @@ from buildkit.governor.policy import (
     State,
     TooBig,
     Waiting,
-    decide,
-    raised_peak,
 )
+from buildkit.governor.policy import decide, raised_peak
 
 CAP = 1000
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from buildkit.arch import parse_arch
 from buildkit.governor.capacity import Capacity
 from buildkit.governor.estimate import MARGIN, Measured, Prior, UnitKey
+from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge
-from buildkit.governor.policy import Limit
 from buildkit.launcher import Admission, binary, read_records, render_config
 
 if TYPE_CHECKING:
