@@ -38,6 +38,10 @@ __all__ = ["build_wheel", "built_before", "prepare_slot"]
 #: Less free than this at the end of a failed build, and the disk is likely why it failed.
 FULL_BYTES = 16 << 20
 
+#: What a compiler says that found no room: by the time it is read its temporary files are gone.
+#: Source: the message of ENOSPC, errno(3).
+NO_SPACE = "No space left on device"
+
 #: Lines of the log that an error shows, and how many of them lie before a failure is told.
 TOLD_LINES = 25
 TOLD_BEFORE = 8
@@ -233,7 +237,9 @@ def _explain(
     failed = next((unit for unit in ended if unit.status != 0), None)
     kept = f"The build stays in {slot.root}; `buildkit shell {plan.recipe}` opens it."
     free = shutil.disk_usage(slot.root).free
-    if free < FULL_BYTES:
+    if failed is not None and NO_SPACE in failed.stderr:
+        kept = f"The disk was full ({render_size(free)} free now): make room. {kept}"
+    elif free < FULL_BYTES:
         kept = f"The disk is full ({render_size(free)} free): make room. {kept}"
     if failed is None:
         log = slot.log.read_text(errors="replace").splitlines()

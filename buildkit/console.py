@@ -238,8 +238,10 @@ def render_progress(progress: Progress, elapsed_seconds: float) -> str:
     else:
         done, total = str(progress.done), str(progress.total or "?")
     text = f"[{done}/{total}] {render_seconds(elapsed_seconds)} elapsed"
-    if progress.total and 0 < progress.done < progress.total:
+    rest = progress.seconds_left
+    if rest is None and progress.total and 0 < progress.done < progress.total:
         rest = elapsed_seconds / progress.done * (progress.total - progress.done)
+    if rest is not None:
         text += f", about {render_seconds(rest)} to go"
     return f"{text}  {progress.current}".rstrip()
 

@@ -51,14 +51,18 @@ def digest_stream(stream: IO[bytes]) -> bytes:
 
 
 def canonical(value: Any) -> bytes:
-    """Return the canonical encoding of a value made of dicts, lists, strings, numbers, None.
+    r"""Return the canonical encoding of a value made of dicts, lists, strings, numbers, None.
+
+    A file's name that is no UTF-8 keeps its bytes.
 
     >>> canonical({"b": 1, "a": [True, None]})
     b'{"a":[true,null],"b":1}'
+    >>> canonical(os.fsdecode(b"\xff"))
+    b'"\xff"'
     """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    ).encode(errors="surrogateescape")
 
 
 def digest_value(value: Any) -> Digest:

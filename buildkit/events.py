@@ -21,6 +21,8 @@ class Progress:
     unit: str
     """What is counted: ``"files"``, ``"bytes"``."""
     current: str = ""
+    seconds_left: float | None = None
+    """What it will still take, if somebody knows better than the count tells."""
 
 
 class Events(Protocol):

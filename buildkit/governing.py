@@ -228,7 +228,7 @@ class _Watched:
 
     def progress(self, progress: Progress) -> None:
         self._last = progress
-        self._events.progress(replace(progress, current=_told(progress.current, self._load)))
+        self._events.progress(_told(progress, self._load))
 
     def warning(self, text: str) -> None:
         self._events.warning(text)
@@ -265,23 +265,23 @@ def _watched(events: Events, folder: Path, build: str) -> Iterator[Events]:
         thread.join(timeout=2 * LOOK_SECONDS)
 
 
-def _told(current: str, load: Load | None) -> str:
-    """Return how the build is doing, and what the build tool last said.
+def _told(progress: Progress, load: Load | None) -> Progress:
+    """Return the progress with how the build is doing, beside what the build tool last said.
 
     >>> from buildkit.governor.ledger import Load
-    >>> _told("a.cu", Load(running=2, paused=0, waiting=60, held_bytes=7 << 30, cap_bytes=10 << 30,
-    ...     seconds_left=250.0))
-    '2 run, 60 wait, 7.0 of 10.0 GiB, about 4 min left; a.cu'
+    >>> said = Progress(done=1, total=9, unit="steps", current="a.cu")
+    >>> _told(said, Load(running=2, paused=0, waiting=60, held_bytes=7 << 30, cap_bytes=10 << 30,
+    ...     seconds_left=250.0)).current
+    '2 run, 60 wait, 7.0 of 10.0 GiB; a.cu'
     """
     if load is None or not load.running + load.paused + load.waiting:
-        return current
+        return progress
     gib = 1 << 30
-    left = load.seconds_left
     parts = [
         f"{load.running} run",
         *([f"{load.paused} paused"] if load.paused else []),
         f"{load.waiting} wait",
         f"{load.held_bytes / gib:.1f} of {load.cap_bytes / gib:.1f} GiB",
-        f"about {left / 60:.0f} min left" if left >= 90 else f"about {left:.0f} s left",
     ]
-    return ", ".join(parts) + (f"; {current}" if current else "")
+    current = ", ".join(parts) + (f"; {progress.current}" if progress.current else "")
+    return replace(progress, current=current, seconds_left=load.seconds_left)

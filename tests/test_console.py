@@ -19,6 +19,7 @@ from buildkit.console import (
     draw_unexpected,
     events_for,
     render_error_json,
+    render_progress,
 )
 from buildkit.errors import CompileError, Location, RecipeError
 from buildkit.events import Progress
@@ -32,6 +33,11 @@ class Terminal(io.StringIO):
 
 def half(done: int = 5) -> Progress:
     return Progress(done=done, total=10, unit="files", current="a.cu")
+
+
+def test_who_knows_better_what_is_left_is_believed():
+    progress = Progress(done=3, total=4, unit="steps", current="a.cu", seconds_left=250.0)
+    assert render_progress(progress, 9.0) == "[3/4] 0:09 elapsed, about 4:10 to go  a.cu"
 
 
 def test_a_pipe_gets_one_line_per_step_and_a_sign_of_life_now_and_then() -> None:

@@ -183,6 +183,14 @@ def test_a_unit_that_does_not_compile_shows_its_own_error(world):
     assert world.compiled().count("one.c") == 1, "the object of the first try is taken"
 
 
+def test_a_compiler_that_met_a_full_disk_is_told_so(world):
+    (world.source / "src" / "two.c").write_text("#error No space left on device\n")
+    done = world.make()
+    assert done.returncode == 1
+    assert "could not compile src/two.c" in done.stderr
+    assert "The disk was full" in done.stderr
+
+
 def test_after_a_compile_error_nothing_more_is_started(world):
     pipe = slow(world)
     others = [f"src/{kind}{n}.c" for n in range(20) for kind in ("bad", "waits")]

@@ -188,9 +188,9 @@ def report_of(
     )
     if not known:
         raise RequestError(
-            f"The last build of {recipe} {version} for {arch} called no compiler: there is nothing"
-            " to report.",
-            remedy="Make it with --clean to build every object anew.",
+            f"No compiler call of the last build of {recipe} {version} for {arch} has ended: there"
+            " is nothing to report.",
+            remedy="Make it again, with --clean if every object is there already.",
         )
     zero = known[0].start
     starts = [round(record.start - zero, 6) for record in known]

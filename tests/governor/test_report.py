@@ -110,7 +110,7 @@ def test_records_of_earlier_builds_and_of_no_unit_do_not_count():
 
 
 def test_no_record_is_one_clear_error():
-    with pytest.raises(RequestError, match=r"called no compiler.*Make it with --clean"):
+    with pytest.raises(RequestError, match=r"No compiler call .* has ended.*--clean"):
         a_report()
 
 
