@@ -74,6 +74,11 @@ class Paths:
         return self.root / "damaged"
 
     @property
+    def patchlog(self) -> Path:
+        """Notes of packages that were patched in place, by environment and name."""
+        return self.root / "patchlog"
+
+    @property
     def patched(self) -> Path:
         """Notes of patched wheels, by key; a wheel itself is made anew from its download."""
         return self.root / "patched"

@@ -125,13 +125,15 @@ def apply(
 
     Example: buildkit patch apply vllm --installed --python .venv
     """
-    from buildkit.installed import apply_installed
+    from buildkit.installed import apply_installed, status_of
+    from buildkit.patchlog import note_patched
     from buildkit.values import Applied
 
     del installed  # there is no other way yet
     with kit_from((), as_json=as_json) as kit:
         target = _installed(package, python, kit)
         outcomes = apply_installed(target, patch_folder(package, patches), names, kit.events)
+        note_patched(kit.paths.patchlog, target, status_of(target).patches)
     if as_json:
         rows = {
             outcome.patch: "applied" if isinstance(outcome, Applied) else "already upstream"
@@ -157,8 +159,9 @@ def status(package: str, python: str | None, patches: Path | None, as_json: bool
 
     Example: buildkit patch status vllm --python .venv
     """
-    from buildkit.installed import status_of
+    from buildkit.installed import Status, status_of
     from buildkit.patches.select import known_patches, select_patches
+    from buildkit.patchlog import lost_patches
 
     folder = patch_folder(package, patches)
     with kit_from((), as_json=as_json) as kit:
@@ -168,6 +171,9 @@ def status(package: str, python: str | None, patches: Path | None, as_json: bool
         for selected in select_patches(known_patches(folder), folder)
     }
     found = status_of(target, wanted)
+    lost = lost_patches(kit.paths.patchlog, target) if found.condition == "absent" else None
+    if lost is not None:
+        found = Status(condition="drifted", patches=lost.patches, detail=lost.detail)
     if as_json:
         document = {
             "distribution": target.name,
@@ -195,10 +201,12 @@ def revert(package: str, python: str | None, as_json: bool) -> None:
     Example: buildkit patch revert vllm --python .venv
     """
     from buildkit.installed import revert_installed
+    from buildkit.patchlog import forget_patched
 
     with kit_from((), as_json=as_json) as kit:
         target = _installed(package, python, kit)
         was_patched = revert_installed(target)
+        forget_patched(kit.paths.patchlog, target)
     if as_json:
         click.echo(json.dumps({"distribution": target.name, "reverted": was_patched}))
     else:

@@ -201,7 +201,7 @@ class Server:
             self._give_up(message.build)
             return True
         now = self._clock()
-        self._is_due = self._is_due or not isinstance(message, Rss)
+        self._is_due = True
         if isinstance(message, Ask):
             return self._arrive(peer, message, now)
         if peer.job is None:

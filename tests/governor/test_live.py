@@ -110,9 +110,9 @@ def test_a_wrong_estimate_costs_a_repetition_and_the_build_tool_sees_none(yards)
 
 def test_a_job_is_paused_and_goes_on(yards):
     yard = yards()
-    yard.know(400, history={"old.cu": (200, 9), "young.cu": (60, 5)})
+    yard.know(400, history={"old.cu": (230, 9), "young.cu": (60, 5)})
     yard.unit("old.cu", "kept = hold(200, 0.3); time.sleep(3)")
-    yard.unit("young.cu", "kept = hold(250, 2.0, steps=40)")
+    yard.unit("young.cu", "kept = hold(250, 4.0, steps=80)")
     with serving(yard):
         old = yard.launch("old.cu")
         wait_for(lambda: "start old.cu" in yard.log())
@@ -253,9 +253,9 @@ def test_a_killed_governor_leaves_no_call_waiting_and_no_stampede(yards):
 
 def test_a_killed_governor_leaves_no_call_paused(yards):
     yard = yards()
-    yard.know(400, history={"old.cu": (200, 9), "young.cu": (60, 5)})
+    yard.know(400, history={"old.cu": (230, 9), "young.cu": (60, 5)})
     yard.unit("old.cu", "kept = hold(200, 0.3); time.sleep(20)")
-    yard.unit("young.cu", "kept = hold(250, 2.0, steps=40)")
+    yard.unit("young.cu", "kept = hold(250, 4.0, steps=80)")
     process = governor_process(yard)
     old = yard.launch("old.cu")
     wait_for(lambda: "start old.cu" in yard.log())
