@@ -34,6 +34,7 @@ __all__ = [
     "PinnedArchive",
     "PinnedCommit",
     "Plan",
+    "ProjectInclude",
     "PythonIdentity",
     "ResolvedSource",
     "SelectedPatch",
@@ -134,6 +135,14 @@ class SelectedPatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectInclude:
+    """A recipe's CMake file that runs at the end of each ``project()`` call."""
+
+    file: Path
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """The patch was needed and took effect."""
 
@@ -223,6 +232,7 @@ class Facts:
     python: PythonIdentity
     toolchain: Toolchain
     lock: EnvLock
+    project_include: ProjectInclude | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +283,9 @@ class Plan:
     """What to do with a compiler call that names no code for the target."""
     key_fields: tuple[KeyField, ...]
     key: Digest
+    project_include: ProjectInclude | None = None
+    unpatched: tuple[str, ...] = ()
+    """Dependencies whose ``PATCH_COMMAND`` the recipe knows to be left out."""
 
     @property
     def unpinned(self) -> tuple[Unpinned, ...]:
