@@ -19,7 +19,7 @@ from buildkit.errors import JobError, SourceError
 from buildkit.fs import clone_file, locked, remove_tree, write_atomic
 from buildkit.governor.capacity import read_capacity
 from buildkit.plan import plan_make
-from buildkit.recipe import find_recipe, read_recipe, version_of
+from buildkit.recipe import find_recipe, read_recipe, settle, version_of
 from buildkit.survey import survey
 from buildkit.values import CacheEntry
 
@@ -70,8 +70,9 @@ class Made:
 def draft(request: Request, kit: Kit) -> Drafted:
     """Return the plan for a request; runs nothing but probes."""
     file = find_recipe(request.recipe, kit.recipe_folders)
-    recipe = read_recipe(file)
-    version = version_of(recipe, request.version)
+    listed = read_recipe(file)
+    version = version_of(listed, request.version)
+    recipe = settle(listed, version)
     facts = survey(recipe, version, file, request, kit)
     settings = recipe.arch.get(request.arch.device.name)
     capacity = read_capacity(requested_memory=request.memory_bytes, requested_jobs=request.jobs)

@@ -25,7 +25,7 @@ from buildkit.errors import (
 )
 from buildkit.fs import locked, write_atomic
 from buildkit.mirrored import MANIFEST, SCHEMA, manifest_digests, read_manifest
-from buildkit.recipe import find_recipe, read_recipe, version_of
+from buildkit.recipe import find_recipe, read_recipe, settle, version_of
 from buildkit.request import Request
 from buildkit.sources import resolve_source
 from buildkit.sources.gather import Gatherer
@@ -85,8 +85,9 @@ def fetch_mirror(request: MirrorRequest, kit: Kit) -> Mirrored:
     :raises SourceError: if something cannot be had; what came before it stays in the mirror.
     """
     file = find_recipe(request.recipe, kit.recipe_folders)
-    recipe = read_recipe(file)
-    version = version_of(recipe, request.version)
+    listed = read_recipe(file)
+    version = version_of(listed, request.version)
+    recipe = settle(listed, version)
     require_cache(kit.paths)
     root = request.root.absolute()
     document = _open(root)
@@ -99,7 +100,7 @@ def fetch_mirror(request: MirrorRequest, kit: Kit) -> Mirrored:
             gatherer = Gatherer(root, manifest_digests(document), supply)
             items = [
                 *_sources(recipe, version, file, gatherer, kit),
-                *_wheels(recipe, file, request, python, gatherer, kit, supply),
+                *_wheels(recipe, version, file, request, python, gatherer, kit, supply),
             ]
             _note(root, document, recipe, version, request, python, items)
     except OSError as error:
@@ -194,6 +195,7 @@ def _source(
 
 def _wheels(
     recipe: Recipe,
+    version: Version,
     file: Path,
     request: MirrorRequest,
     python: PythonIdentity,
@@ -203,7 +205,7 @@ def _wheels(
 ) -> Iterator[Item]:
     target = parse_arch(recipe.architectures[0])
     asked = Request(recipe=recipe.name, arch=target, constraints=request.constraints)
-    lock = lock_of(recipe, file, asked, python, kit)
+    lock = lock_of(recipe, version, file, asked, python, kit)
     if request.constraints:
         name = user_lock_name(narrowed(recipe.build.requires, request.constraints))
         yield gatherer.lock("lock", name, lock.text)

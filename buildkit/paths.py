@@ -180,6 +180,11 @@ class Slot:
         return self.root / "launch.conf"
 
     @property
+    def project_include(self) -> Path:
+        """The recipe's CMake file, as its digest in the plan says."""
+        return self.root / "project.cmake"
+
+    @property
     def setuptools_config(self) -> Path:
         """Tells setuptools where to put objects."""
         return self.root / "setuptools.cfg"

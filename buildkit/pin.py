@@ -14,7 +14,7 @@ from buildkit.cache import require_cache
 from buildkit.errors import Location, RecipeError, SourceError
 from buildkit.fs import write_atomic
 from buildkit.patches import select_patches
-from buildkit.recipe import find_recipe, lock_file, patch_directory, read_recipe, version_of
+from buildkit.recipe import find_recipe, lock_file, patch_directory, read_recipe, settle, version_of
 from buildkit.recipe.model import ArchiveSource, GitSource, PypiSource
 from buildkit.sources.git import Git
 from buildkit.sources.pypi import download, find_files
@@ -51,14 +51,15 @@ def pin(name: str, kit: Kit, *, version: str | None, is_upgrade: bool, is_dry_ru
     import tomlkit
 
     file = find_recipe(name, kit.recipe_folders)
-    recipe = read_recipe(file)
-    chosen = version_of(recipe, version)
+    listed = read_recipe(file)
+    chosen = version_of(listed, version)
+    recipe = settle(listed, chosen)
     supply = kit.supply(read_index_settings(kit.environment), is_offline=False)
     require_cache(kit.paths)
     # The lock does not depend on the sources: it is written even if one of them cannot be reached.
-    lock, changes = _lock(recipe, file, supply, is_upgrade=is_upgrade)
+    lock, changes = _lock(recipe, lock_file(file, chosen), supply, is_upgrade=is_upgrade)
     if lock is not None and not is_dry_run:
-        _write(lock_file(file), lock, "")
+        _write(lock_file(file, chosen), lock, "")
     text = file.read_text(encoding="utf-8")
     document = tomlkit.parse(text)
     entry, added = _entry(document, recipe, chosen)
@@ -181,12 +182,11 @@ def _pin_patches(version: Version, entry: Any, file: Path) -> list[str]:
 
 
 def _lock(
-    recipe: Recipe, file: Path, supply: Supply, *, is_upgrade: bool
+    recipe: Recipe, place: Path, supply: Supply, *, is_upgrade: bool
 ) -> tuple[str | None, list[str]]:
     """Return a new lock if one is needed, and what changes."""
     from buildkit.toolchain.lock import is_current
 
-    place = lock_file(file)
     known = place.read_text(encoding="utf-8") if place.is_file() else ""
     if is_current(known, recipe.build.requires) and not is_upgrade:
         return None, []

@@ -72,6 +72,7 @@ def plan_make(recipe: Recipe, version: Version, request: Request, facts: Facts) 
             KeyField(name=f"patch {patch.name}", value=f"sha256:{patch.digest}")
             for patch in facts.patches
         ),
+        *_include_fields(facts),
         *(KeyField(name=f"define {name}", value=value) for name, value in defines),
         *(KeyField(name=f"environment {name}", value=value) for name, value in environment),
         *(KeyField(name=f"config setting {name}", value=value) for name, value in config_settings),
@@ -101,6 +102,8 @@ def plan_make(recipe: Recipe, version: Version, request: Request, facts: Facts) 
         without_code=recipe.flags.without_code,
         key_fields=fields,
         key=key,
+        project_include=facts.project_include,
+        unpatched=recipe.build.unpatched,
     )
 
 
@@ -170,6 +173,9 @@ def _defines(
         merged["CMAKE_CUDA_ARCHITECTURES"] = code.cmake
     merged |= recipe.build.defines
     merged |= settings.defines if settings is not None else {}
+    if any(name.startswith("FETCHCONTENT_SOURCE_DIR_") for name in merged):
+        # What the recipe hands over is all there is: CMake asks no network for the rest.
+        merged.setdefault("FETCHCONTENT_FULLY_DISCONNECTED", True)
     return tuple((name, _cmake_value(value)) for name, value in sorted(merged.items()))
 
 
@@ -201,6 +207,11 @@ def _environment(
 def _source_fields(facts: Facts) -> Iterator[KeyField]:
     for name, source in facts.extra_sources:
         yield KeyField(name=f"source {name}", value=render_source(source))
+
+
+def _include_fields(facts: Facts) -> Iterator[KeyField]:
+    if facts.project_include is not None:
+        yield KeyField(name="project include", value=f"sha256:{facts.project_include.digest}")
 
 
 def _rule_fields(rules: tuple[FlagRule, ...]) -> Iterator[KeyField]:

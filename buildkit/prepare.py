@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from buildkit.build import prepare_slot
-from buildkit.digest import digest_value
+from buildkit.digest import digest_bytes, digest_value
 from buildkit.environ import base_environment
-from buildkit.errors import Location, RequestError
+from buildkit.errors import Location, RecipeError, RequestError
 from buildkit.fs import write_atomic
 from buildkit.launcher import probe_isolation
 from buildkit.paths import Slot
@@ -86,7 +86,7 @@ def prepare(
     _check_machine(recipe, plan, kit)
     environment = _environment(plan, request, supply)
     toolkit = _toolkit(recipe, plan, environment, request, supply, kit)
-    if plan.backend == "torch" and recipe.toolchain.cuda:
+    if recipe.toolchain.cuda and (plan.backend == "torch" or recipe.torch):
         check_torch(environment, plan.code, _tool(plan, "nvcc").version, kit.events)
     if plan.backend == "cmake" and recipe.toolchain.cuda:
         variables = base_environment(kit.environment)
@@ -94,6 +94,7 @@ def prepare(
     has_objects = prepare_slot(slot, plan)
     if has_objects:
         kit.events.step("resume", "objects of the last build are kept")
+    _place_include(plan, slot)
     tree = _kept_source(plan, slot) if keeps_source else _source(plan, slot, supply)
     workshop = Workshop(
         slot=slot,
@@ -167,6 +168,29 @@ def _source(plan: Plan, slot: Slot, supply: Supply) -> PatchedTree:
     write_atomic(slot.source_key, plan.key.encode())
     inner = slot.source / tree.path.relative_to(slot.unpacked)
     return PatchedTree(path=inner, stamp=patched.stamp, outcomes=patched.outcomes)
+
+
+def _place_include(plan: Plan, slot: Slot) -> None:
+    """Put the recipe's CMake file where CMake is told to find it.
+
+    :raises RecipeError: if it is not the one of the plan any more.
+    """
+    include = plan.project_include
+    if include is None:
+        slot.project_include.unlink(missing_ok=True)
+        return
+    try:
+        data = include.file.read_bytes()
+    except OSError:
+        data = b""
+    if digest_bytes(data) != include.digest:
+        raise RecipeError(
+            "The file changed while the build was prepared.",
+            where=Location(file=str(include.file), key="build.project-include"),
+            remedy="Try again.",
+        )
+    if not slot.project_include.is_file() or slot.project_include.read_bytes() != data:
+        write_atomic(slot.project_include, data)
 
 
 def _kept_source(plan: Plan, slot: Slot) -> PatchedTree:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from buildkit.digest import digest_file
 from buildkit.errors import Location, RecipeError
 from buildkit.launcher import source_digest
 from buildkit.patches import select_patches
 from buildkit.recipe import lock_file, patch_directory
+from buildkit.recipe.placeholders import needed_sources
 from buildkit.sources import resolve_source
 from buildkit.toolchain.compilers import probe_binutils, probe_gcc
 from buildkit.toolchain.cuda import select_cuda
 from buildkit.toolchain.lock import read_lock
 from buildkit.toolchain.python import probe_python
 from buildkit.toolchain.toolkit import toolkit_root
-from buildkit.values import Facts, Toolchain
+from buildkit.values import Facts, ProjectInclude, Toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,18 +52,20 @@ def survey(
             memo=kit.paths.memo,
         )
 
-    python, lock = _environment(recipe, recipe_file, request, kit)
+    python, lock = _environment(recipe, version, recipe_file, request, kit)
     choice = choose_cuda(recipe, request, python, kit)
     return Facts(
         source=resolve(version.source, ""),
         extra_sources=tuple(
-            (name, resolve(source, name)) for name, source in sorted(version.sources.items())
+            (name, resolve(version.sources[name], name))
+            for name in needed_sources(recipe, version, request.arch.device.name)
         ),
         patches=_patches(version, recipe_file),
         python=python,
         toolchain=_toolchain(recipe, choice, lock, kit),
         lock=lock,
         launcher=source_digest(),
+        project_include=_project_include(recipe, recipe_file),
     )
 
 
@@ -82,7 +86,7 @@ def choose_cuda(
 
 
 def _environment(
-    recipe: Recipe, recipe_file: Path, request: Request, kit: Kit
+    recipe: Recipe, version: Version, recipe_file: Path, request: Request, kit: Kit
 ) -> tuple[PythonIdentity, EnvLock]:
     """Return the interpreter, and what the build environment holds: one that exists, or a lock."""
     spec = request.python
@@ -95,11 +99,16 @@ def _environment(
         )
         spec = str(root / "bin" / "python")
     python = probe_python(spec, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo)
-    return python, existing or lock_of(recipe, recipe_file, request, python, kit)
+    return python, existing or lock_of(recipe, version, recipe_file, request, python, kit)
 
 
 def lock_of(
-    recipe: Recipe, recipe_file: Path, request: Request, python: PythonIdentity, kit: Kit
+    recipe: Recipe,
+    version: Version,
+    recipe_file: Path,
+    request: Request,
+    python: PythonIdentity,
+    kit: Kit,
 ) -> EnvLock:
     """Return the recipe's lock, or one for what the user has narrowed."""
     if request.constraints:
@@ -111,7 +120,7 @@ def lock_of(
         supply = kit.supply(settings, is_offline=request.is_offline)
         return resolve_for_user(requirements, python, supply)
     return read_lock(
-        lock_file(recipe_file),
+        lock_file(recipe_file, version),
         recipe.build.requires,
         python,
         name=recipe.name,
@@ -145,6 +154,14 @@ def narrowed(requirements: tuple[str, ...], constraints: tuple[str, ...]) -> tup
         name = canonicalize_name(Requirement(text).name)
         kept.append(chosen.pop(name, text))
     return (*kept, *chosen.values())
+
+
+def _project_include(recipe: Recipe, recipe_file: Path) -> ProjectInclude | None:
+    name = recipe.build.project_include
+    if not name:
+        return None
+    file = recipe_file.parent / name
+    return ProjectInclude(file=file, digest=digest_file(file))
 
 
 def _patches(version: Version, recipe_file: Path) -> tuple[SelectedPatch, ...]:

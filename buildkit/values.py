@@ -35,6 +35,7 @@ __all__ = [
     "PinnedArchive",
     "PinnedCommit",
     "Plan",
+    "ProjectInclude",
     "PythonIdentity",
     "ResolvedSource",
     "SelectedPatch",
@@ -130,6 +131,14 @@ class SelectedPatch:
     """A patch that a recipe names for the version at hand."""
 
     name: str
+    file: Path
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectInclude:
+    """A recipe's CMake file that runs at the end of each ``project()`` call."""
+
     file: Path
     digest: Digest
 
@@ -237,6 +246,7 @@ class Facts:
     lock: EnvLock
     launcher: str = ""
     """Digest of the sources of the kit's launcher, which rewrites compiler calls."""
+    project_include: ProjectInclude | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +297,9 @@ class Plan:
     """What to do with a compiler call that names no code for the target."""
     key_fields: tuple[KeyField, ...]
     key: Digest
+    project_include: ProjectInclude | None = None
+    unpatched: tuple[str, ...] = ()
+    """Dependencies whose ``PATCH_COMMAND`` the recipe knows to be left out."""
 
     @property
     def unpinned(self) -> tuple[Unpinned, ...]:

@@ -149,6 +149,8 @@ def _defines(plan: Plan, workshop: Workshop) -> dict[str, str]:
             "CMAKE_CUDA_HOST_COMPILER": str(_tool(plan, "g++")),
             "CUDAToolkit_ROOT": str(workshop.cuda_root),
         }
+    if plan.project_include is not None:
+        found["CMAKE_PROJECT_INCLUDE"] = str(workshop.slot.project_include)
     return found | {name: _expand(value, workshop) for name, value in plan.defines}
 
 

@@ -20,7 +20,7 @@ from buildkit.recipe.model import (
     Flags,
     Verify,
 )
-from buildkit.values import Unpinned
+from buildkit.values import ProjectInclude, Unpinned
 from tests.builders import (
     a_digest,
     a_lock,
@@ -51,6 +51,10 @@ def with_build(**changes: object) -> Recipe:
     return a_recipe(build=msgspec.structs.replace(a_recipe().build, **changes))
 
 
+def an_include(text: str = "x") -> ProjectInclude:
+    return ProjectInclude(file=Path("/recipes/toy.cmake"), digest=a_digest(text))
+
+
 CHANGES: dict[str, Plan] = {
     "source": plan(facts=some_facts(source=a_source(sha256=a_digest("other")))),
     "subdirectory": plan(facts=some_facts(source=a_source(subdirectory="inner"))),
@@ -65,6 +69,8 @@ CHANGES: dict[str, Plan] = {
     "define by target": plan(
         a_recipe(arch={"sm120": ArchSettings(code="sm120a", defines={"FA3": True})})
     ),
+    "project include": plan(facts=some_facts(project_include=an_include())),
+    "project include edited": plan(facts=some_facts(project_include=an_include("other"))),
     "environment": plan(with_build(environment={"FORCE": "TRUE"})),
     "config setting": plan(with_build(config_settings={"a": "b"})),
     "backend": plan(with_build(backend="torch")),
@@ -183,3 +189,9 @@ def test_an_unpinned_source_is_planned_and_known() -> None:
     made = plan(facts=some_facts(extra_sources=(("cutlass", missing),)))
     assert made.unpinned == (missing,)
     assert plan().unpinned == ()
+
+
+def test_what_is_handed_over_is_all_there_is():
+    made = plan(with_build(defines={"FETCHCONTENT_SOURCE_DIR_X": "/x"}))
+    assert dict(made.defines)["FETCHCONTENT_FULLY_DISCONNECTED"] == "ON"
+    assert "FETCHCONTENT_FULLY_DISCONNECTED" not in dict(plan().defines)

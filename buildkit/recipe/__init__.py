@@ -5,6 +5,7 @@ from buildkit.recipe.catalogue import (
     list_recipes,
     lock_file,
     patch_directory,
+    settle,
     version_of,
 )
 from buildkit.recipe.decode import read_recipe
@@ -15,5 +16,6 @@ __all__ = [
     "lock_file",
     "patch_directory",
     "read_recipe",
+    "settle",
     "version_of",
 ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from buildkit.recipe.model import Recipe, Version
 
-__all__ = ["find_recipe", "list_recipes", "lock_file", "patch_directory", "version_of"]
+__all__ = ["find_recipe", "list_recipes", "lock_file", "patch_directory", "settle", "version_of"]
 
 
 def find_recipe(name: str, folders: Sequence[Path]) -> Path:
@@ -93,8 +93,26 @@ def version_of(recipe: Recipe, text: str | None) -> Version:
     return msgspec.structs.replace(default, version=wanted, source=source)
 
 
-def lock_file(recipe_file: Path) -> Path:
-    """Return where the lock of a recipe's build environment lies."""
+def settle(recipe: Recipe, version: Version) -> Recipe:
+    """Return the recipe as one version has it: its project, requirements and defines."""
+    import msgspec
+
+    build = msgspec.structs.replace(
+        recipe.build,
+        requires=version.requires or recipe.build.requires,
+        defines=recipe.build.defines | version.defines,
+    )
+    project = version.project or recipe.project
+    return msgspec.structs.replace(recipe, project=project, build=build)
+
+
+def lock_file(recipe_file: Path, version: Version | None = None) -> Path:
+    """Return where the lock of a build environment lies.
+
+    :param version: With requirements of its own, it has a lock of its own.
+    """
+    if version is not None and version.requires:
+        return recipe_file.with_name(f"{recipe_file.stem}-{version.version}.lock")
     return recipe_file.with_suffix(".lock")
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from buildkit.arch import parse_arch
 from buildkit.errors import ArchError, nearest
+from buildkit.recipe.catalogue import lock_file, settle
 from buildkit.recipe.decode import Issue, decode_recipe, read_text
+from buildkit.recipe.include import check_include
 from buildkit.recipe.model import (
     ArchiveSource,
     BundledSource,
@@ -20,6 +22,7 @@ from buildkit.recipe.model import (
     PypiSource,
     Source,
 )
+from buildkit.recipe.placeholders import check_placeholders
 from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.recipe.locate import Part
-    from buildkit.recipe.model import Recipe, Version
+    from buildkit.recipe.model import Recipe
 
 __all__ = ["RESERVED", "check_recipe", "is_version", "lint_recipe"]
 
@@ -38,7 +41,6 @@ _DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
 _CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-_PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
 _GIT_URL = re.compile(r"(https|http|ssh|git|file)://[^\s]+|[\w.-]+@[\w.-]+:[^\s]+|\.{0,2}/[^\s].*")
 
 #: The common forms; anything else is left to the ``packaging`` library, whose import is dear.
@@ -146,6 +148,9 @@ def _check_versions(recipe: Recipe) -> Iterator[Issue]:
                 path=(*path, "version"), text=f"Version {version.version} stands here twice."
             )
         seen.add(version.version)
+        yield from _check_names(version.defines, (*path, "defines"), _DEFINE)
+        for place, requirement in enumerate(version.requires):
+            yield from _check_requirement(requirement, (*path, "requires", place))
         yield from _check_source(version.source, (*path, "source"))
         for name, source in version.sources.items():
             yield from _check_source(source, (*path, "sources", name))
@@ -160,7 +165,7 @@ def _check_versions(recipe: Recipe) -> Iterator[Issue]:
                     path=(*path, "patches", place),
                     text=f"Found {patch!r}, allowed the name of a patch, without directories.",
                 )
-        yield from _check_placeholders(recipe, version)
+        yield from check_placeholders(recipe, version, number)
     if recipe.default_version not in seen:
         yield Issue(
             path=("default-version",),
@@ -233,26 +238,6 @@ def _check_git(source: GitSource, path: tuple[Part, ...]) -> Iterator[Issue]:
             path=(*path, "url"),
             text=f"Found {source.url!r}, allowed an https, ssh or file address, or a path.",
         )
-
-
-def _check_placeholders(recipe: Recipe, version: Version) -> Iterator[Issue]:
-    tables: list[tuple[tuple[Part, ...], dict[str, str | bool | int]]] = [
-        (("build", "defines"), recipe.build.defines),
-        (("build", "environment"), dict(recipe.build.environment)),
-    ]
-    for name, settings in recipe.arch.items():
-        tables.append((("arch", name, "defines"), settings.defines))
-        tables.append((("arch", name, "environment"), dict(settings.environment)))
-    allowed = [f"sources.{name}" for name in version.sources]
-    for path, table in tables:
-        for name, value in table.items():
-            for found in _PLACEHOLDER.findall(str(value)):
-                if found not in allowed:
-                    yield Issue(
-                        path=(*path, name),
-                        text=f"Found ${{{found}}}, allowed {', '.join(allowed) or 'none'} (the"
-                        f" sources of version {version.version}).{nearest(found, allowed)}",
-                    )
 
 
 def _check_build(recipe: Recipe) -> Iterator[Issue]:
@@ -328,13 +313,16 @@ def _check_verify(recipe: Recipe) -> Iterator[Issue]:
 
 
 def _check_files(recipe: Recipe, file: Path) -> Iterator[Issue]:
-    if recipe.build.requires and not file.with_suffix(".lock").exists():
-        yield Issue(
-            path=("build", "requires"),
-            text=f"There is no lock file {file.stem}.lock yet.",
-            remedy=f"Run `buildkit pin {recipe.name}`.",
-            is_error=False,
-        )
+    yield from check_include(recipe, file)
+    for version in recipe.versions:
+        lock = lock_file(file, version)
+        if settle(recipe, version).build.requires and not lock.exists():
+            yield Issue(
+                path=("build", "requires"),
+                text=f"There is no lock file {lock.name} yet.",
+                remedy=f"Run `buildkit pin {recipe.name} --version {version.version}`.",
+                is_error=False,
+            )
 
 
 def _check_requirement(text: str, path: tuple[Part, ...]) -> Iterator[Issue]:

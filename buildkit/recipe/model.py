@@ -106,7 +106,15 @@ class Version(_Strict, frozen=True, kw_only=True, rename="kebab"):
     """SHA-256 of each of them, hexadecimal; written by ``buildkit pin``. A patch that differs is
     refused."""
     sources: dict[str, Source] = {}
-    """Dependencies that the build would otherwise download, by a name of your choice."""
+    """Dependencies that the build would otherwise download, by a name of your choice. A target
+    fetches those that its defines or environment name."""
+    project: str = ""
+    """Distribution that this version is published as, if not as the recipe's project."""
+    requires: tuple[str, ...] = ()
+    """Requirements of the build environment, in place of those of ``build.requires``; locked in
+    ``<recipe>-<version>.lock``."""
+    defines: dict[str, str | bool | int] = {}
+    """CMake cache variables, over those of ``build.defines``."""
 
 
 class FlagReplacement(_Strict, frozen=True, kw_only=True, rename="kebab"):
@@ -148,6 +156,12 @@ class Build(_Strict, frozen=True, kw_only=True, rename="kebab"):
     """PEP 517 config settings."""
     arch_environment: dict[str, Literal["torch", "number", "flashinfer", "cmake"]] = {}
     """Variables that take the GPU target, and in which spelling."""
+    project_include: str = ""
+    """CMake file beside the recipe that runs at the end of each ``project()`` call
+    (``CMAKE_PROJECT_INCLUDE``), for what no option can do. Its contents enter the key."""
+    unpatched: tuple[str, ...] = ()
+    """Dependencies whose ``PATCH_COMMAND`` may be left out, which is what handing over a directory
+    does: the source that is handed over needs no patch, or has it already."""
 
 
 class Toolchain(_Strict, frozen=True, kw_only=True, rename="kebab"):
