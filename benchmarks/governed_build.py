@@ -38,7 +38,7 @@ from buildkit.sizes import parse_size
 from buildkit.values import FlagRule
 
 if TYPE_CHECKING:
-    from buildkit.values import UnitRecord
+    from buildkit.records import UnitRecord
 
 GIB = 1 << 30
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from buildkit.backend import Backend
     from buildkit.events import Events
     from buildkit.paths import Slot
+    from buildkit.records import UnitRecord
     from buildkit.run import Runner
-    from buildkit.values import PatchedTree, Plan, UnitRecord
+    from buildkit.values import PatchedTree, Plan
     from buildkit.workshop import Workshop
 
 __all__ = ["build_wheel", "built_before", "prepare_slot"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from buildkit.arch import TARGETS, parse_arch, pins
 from buildkit.environ import base_environment
 from buildkit.errors import RecipeError, ToolchainError
-from buildkit.values import FlagRule, UnitRecord
+from buildkit.records import UnitRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from buildkit.arch import GpuArch
     from buildkit.run import Runner
+    from buildkit.values import FlagRule
 
 __all__ = [
     "Admission",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from buildkit.values import UnitRecord
+    from buildkit.records import UnitRecord
 
 __all__ = ["Profile", "Unit", "parse_profile", "profile_of", "read_profile", "render_profile"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from buildkit.governor.bounds import Bounds
     from buildkit.governor.governed import Governed
-    from buildkit.values import UnitRecord
+    from buildkit.records import UnitRecord
 
 __all__ = ["KILLERS", "Attempt", "Report", "report_of"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from buildkit.governor.governed import Governed
 from buildkit.governor.report import Report, report_of
-from buildkit.values import UnitRecord
+from buildkit.records import UnitRecord
 
 #: When the builds started, in seconds since the epoch.
 STARTED = 1_790_000_000.0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from buildkit.errors import RecipeError
 from buildkit.governor.profile import Profile, Unit, parse_profile, profile_of, render_profile
-from buildkit.values import UnitRecord
+from buildkit.records import UnitRecord
 
 HEAD = (
     '{"profile": 1, "recipe": "demo", "version": "1.0", "arch": "sm120",'

@@ -28,7 +28,7 @@ from buildkit.launcher import Admission, binary, read_records, render_config
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from buildkit.values import UnitRecord
+    from buildkit.records import UnitRecord
 
 MIB = 1 << 20
 
