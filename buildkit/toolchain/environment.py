@@ -17,8 +17,8 @@ from buildkit.errors import Location, RequestError, ToolchainError
 from buildkit.fs import locked, remove_tree, write_atomic
 from buildkit.sizes import render_size
 from buildkit.toolchain.lock import download_bytes
+from buildkit.toolchain.mirrored import lay_out, split
 from buildkit.toolchain.uv import index_arguments, uv_binary, uv_environment
-from buildkit.toolchain.wheelhouse import lay_out, split
 from buildkit.values import EnvLock
 
 if TYPE_CHECKING:
