@@ -363,6 +363,16 @@ def test_an_output_that_is_no_directory_is_refused_and_the_wheel_is_kept(world):
     assert world.out.read_text() == "a file"
 
 
+def test_a_file_whose_name_is_no_utf8_is_built_with_and_its_change_is_seen(world):
+    odd = Path(os.fsdecode(bytes(world.source / "src") + b"/\xff\t%41.h"))
+    odd.write_text("")
+    assert world.make().returncode == 0
+    odd.write_text("\n")
+    done = world.make()
+    assert done.returncode == 0, done.stderr
+    assert len(world.entries()) == 2
+
+
 def test_a_change_of_a_local_source_is_seen(world):
     first = world.make().stdout
     (world.source / "src" / "one.c").write_text("int one(void) { return 5; }\n")
