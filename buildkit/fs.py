@@ -36,18 +36,10 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
     :raises OSError: if the directory is not writable or the disk is full; nothing changes then.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with _staged_name(path, mode) as temporary, temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -77,16 +69,23 @@ def staged_file(destination: Path) -> Iterator[BinaryIO]:
 
     When the block raises, the fresh file is removed, and nothing else changes.
     """
+    with _staged_name(destination, 0o644) as temporary, temporary.open("wb") as file:
+        yield file
+
+
+@contextmanager
+def _staged_name(destination: Path, mode: int) -> Iterator[Path]:
+    """Yield the name of an empty file that replaces ``destination`` when the block ends well."""
     destination.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
     os.close(handle)
+    temporary = Path(name)
     try:
-        with Path(temporary).open("wb") as file:
-            yield file
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(destination)
+        yield temporary
+        temporary.chmod(mode)
+        temporary.replace(destination)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -167,13 +166,5 @@ def clone_file(source: Path, destination: Path) -> None:
 
     :raises OSError: if the destination cannot be written; nothing changes then.
     """
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{destination.name}.", dir=destination.parent)
-    os.close(handle)
-    try:
+    with _staged_name(destination, 0o644) as temporary:
         shutil.copyfile(source, temporary)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(destination)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

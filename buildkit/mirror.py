@@ -26,7 +26,7 @@ from buildkit.errors import (
 from buildkit.fs import locked, write_atomic
 from buildkit.mirrored import MANIFEST, SCHEMA, manifest_digests, read_manifest
 from buildkit.recipe import find_recipe, read_recipe, settle, version_of
-from buildkit.request import Request
+from buildkit.request import Request, require_machine
 from buildkit.sources import resolve_source
 from buildkit.sources.gather import Gatherer
 from buildkit.sources.settings import read_index_settings
@@ -139,12 +139,7 @@ def _open(root: Path) -> dict[str, Any]:
 def _python(request: MirrorRequest, kit: Kit) -> PythonIdentity:
     """Return the interpreter that will build; it need not be on this machine."""
     machine = request.machine
-    if machine is not None and not re.fullmatch(r"[a-z0-9_]+", machine):
-        raise RequestError(
-            f"Found {machine!r}, allowed a machine as `uname -m` names it, such as aarch64.",
-            where=Location(file="command line", key="--machine"),
-            remedy="Correct it and try again.",
-        )
+    require_machine(machine)
     world = {"runner": kit.runner, "environment": kit.environment, "memo": kit.paths.memo}
     spec = request.python
     try:

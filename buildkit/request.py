@@ -34,6 +34,7 @@ __all__ = [
     "parse_mirror",
     "parse_request",
     "parse_wheel_request",
+    "require_machine",
 ]
 
 
@@ -197,6 +198,16 @@ def parse_mirror(chosen: Mapping[str, tuple[object, Location]]) -> Mirror | None
     return open_mirror(Path(_text(value, where)).expanduser(), where)
 
 
+def require_machine(machine: str | None) -> None:
+    """Refuse what is not the name of a machine, as ``--machine`` takes it.
+
+    :raises RequestError: naming the flag.
+    """
+    if machine is not None and not re.fullmatch(r"[a-z0-9_]+", machine):
+        where = Location(file="command line", key="--machine")
+        raise _wrong(machine, "a machine as `uname -m` names it, such as aarch64", where)
+
+
 def parse_wheel_request(
     package: str,
     folder: Path,
@@ -232,9 +243,7 @@ def parse_wheel_request(
             where=Location(file="command line", key="--wheel"),
             remedy="Leave one of them away.",
         )
-    if machine is not None and not re.fullmatch(r"[a-z0-9_]+", machine):
-        where = Location(file="command line", key="--machine")
-        raise _wrong(machine, "a machine as `uname -m` names it, such as aarch64", where)
+    require_machine(machine)
     if project is not None and not re.fullmatch(
         r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", project
     ):

@@ -7,7 +7,6 @@ beside it serves; a make that joined takes over when the one that served has end
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import resource
@@ -18,6 +17,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
 from buildkit.digest import digest_value
+from buildkit.fs import try_locked
 from buildkit.governor.capacity import read_headroom
 from buildkit.governor.ledger import Ledger, Load
 from buildkit.governor.protocol import render_request
@@ -48,6 +48,9 @@ RUNNING_PIDS = 8
 #: Calls that are offered per CPU, so that the order has something to choose from, and the most.
 OFFERED_PER_CPU = 32
 MOST_OFFERED = 1024
+
+#: Open files that serving may need: one per call that waits, of a few builds.
+DESCRIPTORS = 4 * MOST_OFFERED
 
 #: Part of the cap that waiting calls may cost.
 WAITING_SHARE = 0.03
@@ -180,20 +183,16 @@ def _serve_or_wait(
     headroom: Callable[[], int],
     over: threading.Event,
 ) -> None:
+    waited = False
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            waited = False
-            while not over.is_set():
-                with suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        while not over.is_set():
+            with try_locked(folder / "lock") as is_ours:
+                if is_ours:
                     _serve(folder, capacity, headroom, over, waited=waited)
                     return
-                waited = True
-                over.wait(TAKEOVER_SECONDS)
-        finally:
-            os.close(lock)
+            waited = True
+            over.wait(TAKEOVER_SECONDS)
     except Exception as error:  # whatever it is, the build goes on without a governor
         events.warning(f"No governor: {error}. Compiler calls run as many at a time as surely fit.")
 
@@ -210,7 +209,7 @@ def _serve(
 
     :param waited: Another governor has served until now. One that was killed leaves its socket.
     """
-    _descriptors(raises=True)
+    _raise_descriptors()
     with closing(socket.socket(socket.AF_UNIX)) as listener:
         with _address(folder) as address:
             succeeds = (folder / "socket").exists() or waited
@@ -239,15 +238,15 @@ def _address(folder: Path) -> Iterator[str]:
         os.close(handle)
 
 
-def _descriptors(*, raises: bool = False) -> int:
-    """Return how many files this process may open, after raising its soft limit to the hard one.
+def _descriptors() -> int:
+    """Return how many files this process may open, once it has asked for it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
 
-    :param raises: Whether to raise it.
-    """
+
+def _raise_descriptors() -> None:
+    """Ask for as many open files as connections may need; children inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        hard = 1 << 16
-    if raises and soft < hard:
+    if soft != resource.RLIM_INFINITY and soft < _descriptors():
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_descriptors(), hard))

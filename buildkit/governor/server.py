@@ -2,8 +2,8 @@
 
 What enters: connections, one per waiting or running compiler call. What leaves: orders to the
 launchers, which hold the processes. One thread, one ledger; the policy is asked after every batch
-of messages that makes or needs room, and ten times a second. A call whose launcher is gone is
-struck out and its process group ended. Another user's launcher is not served.
+of messages, and ten times a second. A call whose launcher is gone is struck out and its process
+group ended. Another user's launcher is not served.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class _Peer:
     """Of the launcher, as seen from here; 0 if it is in a namespace that we do not see."""
     received: bytes = b""
     job: int | None = None
-    ask: Ask | None = None
     call: Call | None = None
     knowledge: Knowledge | None = None
     nearest: Nearest | None = None
@@ -113,8 +112,7 @@ class Server:
         self._selector = selectors.DefaultSelector()
         self._jobs: dict[int, _Peer] = {}
         self._knowledge: dict[str, tuple[int, Knowledge]] = {}
-        self._is_due = False
-        self._ticked = self._read = -math.inf
+        self._read = -math.inf
         self._free_bytes = 0
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ)
@@ -177,7 +175,6 @@ class Server:
         if peer.job is not None:
             self._jobs.pop(peer.job, None)
             self._ledger.leave(peer.job)
-            self._is_due = True
         if peer.group and not peer.has_ended:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(peer.group, signal.SIGKILL)
@@ -201,7 +198,6 @@ class Server:
             self._give_up(message.build)
             return True
         now = self._clock()
-        self._is_due = True
         if isinstance(message, Ask):
             return self._arrive(peer, message, now)
         if peer.job is None:
@@ -297,15 +293,9 @@ class Server:
     # --- decisions --------------------------------------------------------------------------------
 
     def _decide(self, now: float) -> None:
-        """Ask the policy, if something has happened or it is time."""
-        is_tick = now - self._ticked >= TICK_SECONDS
-        if not self._jobs or not (self._is_due or is_tick or not self._ledger.running):
+        """Ask the policy, and carry out what it says."""
+        if not self._jobs or now < self._opens_seconds:
             return
-        if now < self._opens_seconds:
-            return
-        self._is_due = False
-        if is_tick:
-            self._ticked = now
         if now - self._read >= HEADROOM_SECONDS:
             self._read, self._free_bytes = now, self._headroom()
         for decision in self._ledger.step(now=now, headroom_bytes=self._free_bytes):

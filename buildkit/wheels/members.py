@@ -13,12 +13,12 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from buildkit.errors import Location, VerifyError
+from buildkit.wheels.read import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["DEFLATED", "STORED", "Member", "broken", "read_contents", "read_members"]
+__all__ = ["DEFLATED", "STORED", "Member", "read_contents", "read_members"]
 
 STORED, DEFLATED = 0, 8
 """The compression methods that installers know. Source: PyPA binary distribution format."""
@@ -99,16 +99,6 @@ def read_contents(file: BinaryIO, member: Member, archive: str) -> bytes:
     if len(data) != member.size_bytes or zlib.crc32(data) != member.crc:
         raise broken(archive, [f"{member.name} is not what its checksum says"])
     return data
-
-
-def broken(name: str, issues: Sequence[str]) -> VerifyError:
-    """Return the error for an archive that is not sound."""
-    more = f"; and {len(issues) - 10} more" if len(issues) > 10 else ""
-    return VerifyError(
-        f"The wheel {name} is not sound: {'; '.join(issues[:10])}{more}.",
-        where=Location(file=name),
-        remedy="Fetch it again, or take another.",
-    )
 
 
 def _name_issues(infos: Sequence[zipfile.ZipInfo]) -> Iterator[str]:

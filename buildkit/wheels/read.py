@@ -10,15 +10,17 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from buildkit.errors import Location, VerifyError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from email.message import Message
     from pathlib import Path
 
-__all__ = ["WheelContents", "read_wheel"]
+__all__ = ["WheelContents", "broken", "read_wheel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +67,12 @@ def read_wheel(path: Path) -> WheelContents:
             f"There is no wheel {path}.", remedy="Give the path of a .whl file."
         ) from error
     except (zipfile.BadZipFile, OSError, KeyError, UnicodeDecodeError) as error:
-        raise _broken(path, [f"it cannot be read: {error}"]) from error
+        raise broken(path, [f"it cannot be read: {error}"]) from error
     except (InvalidWheelSource, ValueError) as error:
-        raise _broken(path, [str(error) or "its name is no wheel's"]) from error
+        raise broken(path, [str(error) or "its name is no wheel's"]) from error
     issues += _name_issues(contents, metadata)
     if issues:
-        raise _broken(path, issues)
+        raise broken(path, issues)
     return contents
 
 
@@ -118,9 +120,14 @@ def _name_issues(contents: WheelContents, metadata: Message) -> list[str]:
     return issues
 
 
-def _broken(path: Path, issues: list[str]) -> VerifyError:
+def broken(file: Path | str, issues: Sequence[str]) -> VerifyError:
+    """Return the error for a wheel that is not sound.
+
+    :param file: Its path, or its name where that is all that is known.
+    """
+    more = f"; and {len(issues) - 10} more" if len(issues) > 10 else ""
     return VerifyError(
-        f"The wheel {path.name} is not sound: {'; '.join(issues[:10])}.",
-        where=Location(file=str(path)),
+        f"The wheel {PurePath(file).name} is not sound: {'; '.join(issues[:10])}{more}.",
+        where=Location(file=str(file)),
         remedy="Build or fetch it again; a renamed wheel needs its contents changed too.",
     )

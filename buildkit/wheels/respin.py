@@ -14,7 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from buildkit.wheels.members import Member, broken, read_contents, read_members
+from buildkit.wheels.members import Member, read_contents, read_members
+from buildkit.wheels.read import broken
 from buildkit.wheels.record import (
     SIGNATURES,
     Row,
