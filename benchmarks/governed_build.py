@@ -9,6 +9,10 @@ for example). All builds compile the same units from nothing, one build after th
 control group of its own with the cap as its limit; so this runs only where such a group can be made
 (``--hard-cap on`` of a make tells). A fixed ``-j`` is ninja's, through a launcher that only
 measures. The governed build comes twice: knowing nothing, and knowing the first one's history.
+A build ends at its first failed unit, as ninja's do.
+
+"x bound" compares with the lower bound from the unit times of the same build, "x alone" with the
+one from the unit times of ``-j1``; "slowdown" is what the units took longer than there.
 """
 
 from __future__ import annotations
@@ -96,10 +100,13 @@ class Result:
     """Attempts that were ended for memory and repeated."""
     peak_bytes: int
     """Most that the calls held together, by the launchers' samples."""
-    unit_seconds: float
+    loads: tuple[Load, ...]
     """Of the successful attempts, without pauses."""
-    bound_seconds: float
-    """The lower bound from these times and peaks."""
+
+    @property
+    def unit_seconds(self) -> float:
+        """Return the sum of the units' times."""
+        return sum(load.seconds for load in self.loads)
 
 
 def synthetic(folder: Path) -> Project:
@@ -224,7 +231,7 @@ class Bench:
         done = subprocess.run(
             [
                 *(binary("bk-isolate"), "--cgroup", cap.entrance, "--", self._ninja),
-                *("-C", self._project.ninja, f"-j{jobs}", "-k0", *self._project.targets),
+                *("-C", self._project.ninja, f"-j{jobs}", *self._project.targets),
             ],
             env={**os.environ, "BK_LAUNCH_CONFIG": str(config)},
             stdout=subprocess.PIPE,
@@ -241,7 +248,7 @@ class Bench:
     ) -> Result:
         records = self._records()
         good = [record for record in records if record.status == 0]
-        loads = [
+        loads = tuple(
             Load(
                 seconds=record.wall_seconds - record.paused_seconds,
                 peak_bytes=record.peak_bytes,
@@ -249,8 +256,7 @@ class Bench:
                 byte_seconds=record.byte_seconds,
             )
             for record in good
-        ]
-        bound = bounds_for(loads, cap_bytes=self._cap_bytes, cpus=self._cpus)
+        )
         return Result(
             rule=rule,
             seconds=seconds,
@@ -259,8 +265,7 @@ class Bench:
             kernel_kills=kills,
             repeated=sum(bool(record.ended) for record in records),
             peak_bytes=peak_of(records),
-            unit_seconds=sum(load.seconds for load in loads),
-            bound_seconds=bound.best,
+            loads=loads,
         )
 
     def _records(self) -> tuple[UnitRecord, ...]:
@@ -288,19 +293,28 @@ def peak_of(records: tuple[UnitRecord, ...]) -> int:
     return most
 
 
-def render(results: list[Result], cap_bytes: int, alone: float | None) -> str:
+def render(results: list[Result], cap_bytes: int, cpus: int) -> str:
     """Return the table."""
+    alone = next((one for one in results if one.rule == "-j1" and not one.failed), None)
     lines = [
-        f"cap {cap_bytes / GIB:.1f} GiB",
-        f"{'build':<18}{'seconds':>9}{'failed':>8}{'kills':>7}{'repeated':>10}{'peak':>7}"
-        f"{'x bound':>9}{'slowdown':>10}",
+        f"cap {cap_bytes / GIB:.1f} GiB, {cpus} CPUs",
+        f"{'build':<18}{'seconds':>9}{'units':>7}{'failed':>8}{'kills':>7}{'repeated':>10}"
+        f"{'peak':>7}{'x bound':>9}{'x alone':>9}{'slowdown':>10}",
     ]
+
+    def ratio(result: Result, loads: tuple[Load, ...]) -> str:
+        bound = bounds_for(loads, cap_bytes=cap_bytes, cpus=cpus).best
+        return f"{result.seconds / bound:.2f}"
+
     for result in results:
-        slowdown = f"{result.unit_seconds / alone:.2f}" if alone and not result.failed else "-"
-        ratio = f"{result.seconds / result.bound_seconds:.2f}" if not result.failed else "-"
+        whole = not result.failed
+        own = ratio(result, result.loads) if whole else "-"
+        other = ratio(result, alone.loads) if whole and alone else "-"
+        slow = f"{result.unit_seconds / alone.unit_seconds:.2f}" if whole and alone else "-"
         lines.append(
-            f"{result.rule:<18}{result.seconds:>9.1f}{result.failed:>8}{result.kernel_kills:>7}"
-            f"{result.repeated:>10}{result.peak_bytes / cap_bytes:>7.0%}{ratio:>9}{slowdown:>10}"
+            f"{result.rule:<18}{result.seconds:>9.1f}{len(result.loads):>7}{result.failed:>8}"
+            f"{result.kernel_kills:>7}{result.repeated:>10}{result.peak_bytes / cap_bytes:>7.0%}"
+            f"{own:>9}{other:>9}{slow:>10}"
         )
     return "\n".join(lines)
 
@@ -330,10 +344,9 @@ def main() -> None:
         result = bench.governed(rule) if count is None else bench.fixed(count)
         results.append(result)
         print(f"{rule}: {result.seconds:.1f} s, {result.failed} failed", file=sys.stderr)
-        alone = next((one.unit_seconds for one in results if one.rule == "-j1"), None)
         if given.json is not None:
             given.json.write_text(json.dumps([asdict(one) for one in results], indent=2))
-    print(render(results, cap_bytes, alone))
+    print(render(results, cap_bytes, given.cpus))
 
 
 if __name__ == "__main__":
