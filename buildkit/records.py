@@ -39,3 +39,6 @@ class UnitRecord:
     """Who killed it for memory: ``governor``, ``kernel``, or ``cap``; empty: it ended by itself."""
     attempt: int = 1
     """Counted from 1; more after it was killed for memory."""
+    objects: str = ""
+    """What the cache of objects had to do with it: ``hit``, ``miss``, ``skipped: REASON``; empty
+    without one."""

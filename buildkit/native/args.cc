@@ -1,7 +1,8 @@
 #include "args.h"
 
 #include <cctype>
-#include <cstdio>
+
+#include "files.h"
 
 namespace bk {
 namespace {
@@ -63,17 +64,6 @@ bool TakesValue(std::string_view arg) {
     if (arg == flag) return true;
   }
   return false;
-}
-
-std::optional<std::string> ReadFile(const std::string& path) {
-  FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return std::nullopt;
-  std::string text;
-  char block[4096];
-  size_t count;
-  while ((count = std::fread(block, 1, sizeof block, file)) > 0) text.append(block, count);
-  std::fclose(file);
-  return text;
 }
 
 }  // namespace

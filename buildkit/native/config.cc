@@ -1,7 +1,8 @@
 #include "config.h"
 
-#include <cstdio>
 #include <cstdlib>
+
+#include "files.h"
 
 namespace bk {
 namespace {
@@ -22,6 +23,32 @@ Rule ParseRule(std::string_view text) {
               std::string(text.substr(second + 1)), ParseLanguage(text.substr(0, first))};
 }
 
+// `name<TAB>value`; nothing if there is no tab.
+void AddPair(std::string_view text, std::vector<std::pair<std::string, std::string>>* pairs) {
+  const size_t tab = text.find('\t');
+  if (tab != std::string_view::npos) pairs->emplace_back(text.substr(0, tab), text.substr(tab + 1));
+}
+
+void ParseEngineLine(std::string_view key, std::string_view value, Engine* engine) {
+  if (key == "engine") {
+    engine->program = value;
+  } else if (key == "engine-variable") {
+    AddPair(value, &engine->variables);
+  } else if (key == "engine-reserved") {
+    engine->reserved = value;
+  } else if (key == "engine-identity") {
+    const size_t tab = value.find('\t');
+    engine->identity = value.substr(0, tab);
+    if (tab != std::string_view::npos) engine->prefix = value.substr(tab + 1);
+  } else if (key == "engine-afresh") {
+    engine->afresh = value;
+  } else if (key == "engine-toolchain") {
+    engine->toolchain = value;
+  } else if (key == "engine-search") {
+    engine->search.emplace_back(value);
+  }
+}
+
 void ParseLine(std::string_view key, std::string_view value, Config* config) {
   if (key == "accept") {
     config->target.accepted.emplace_back(value);
@@ -35,15 +62,9 @@ void ParseLine(std::string_view key, std::string_view value, Config* config) {
     Rule rule = ParseRule(value);
     if (!rule.old.empty()) config->rules.push_back(std::move(rule));
   } else if (key == "tool") {
-    const size_t tab = value.find('\t');
-    if (tab != std::string_view::npos) {
-      config->tools.emplace_back(value.substr(0, tab), value.substr(tab + 1));
-    }
+    AddPair(value, &config->tools);
   } else if (key == "map") {
-    const size_t tab = value.find('\t');
-    if (tab != std::string_view::npos) {
-      config->maps.emplace_back(value.substr(0, tab), value.substr(tab + 1));
-    }
+    AddPair(value, &config->maps);
   } else if (key == "records") {
     config->records = value;
   } else if (key == "governor") {
@@ -54,6 +75,8 @@ void ParseLine(std::string_view key, std::string_view value, Config* config) {
     config->slots = std::atoi(std::string(value).c_str());
   } else if (key == "jobs") {
     config->jobs = std::atoi(std::string(value).c_str());
+  } else {
+    ParseEngineLine(key, value, &config->engine);
   }
 }
 
@@ -81,14 +104,9 @@ Config ParseConfig(std::string_view text) {
 }
 
 std::optional<Config> ReadConfig(const char* path) {
-  FILE* file = std::fopen(path, "rbe");
-  if (file == nullptr) return std::nullopt;
-  std::string text;
-  char block[4096];
-  size_t count;
-  while ((count = std::fread(block, 1, sizeof block, file)) > 0) text.append(block, count);
-  std::fclose(file);
-  Config config = ParseConfig(text);
+  const std::optional<std::string> text = ReadFile(path);
+  if (!text) return std::nullopt;
+  Config config = ParseConfig(*text);
   config.path = path;
   return config;
 }

@@ -115,6 +115,7 @@ std::string RenderRecord(const Subject& subject, const Outcome& outcome) {
   json += ",\"memory\":" + Points(outcome.samples);
   json += ",\"ended\":" + JsonString(Name(outcome.cut));
   json += ",\"attempt\":" + std::to_string(subject.attempt);
+  json += ",\"objects\":" + JsonString(subject.objects);
   return json + "}\n";
 }
 

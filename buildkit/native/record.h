@@ -22,6 +22,7 @@ struct Subject {
   std::string tool;
   std::string flags;  // as FlagsDigest gives them
   Decision decision;
+  std::string objects;  // what the cache of objects had to do with it
   int attempt = 1;
   double waited_seconds = 0;  // for the governor
 };
