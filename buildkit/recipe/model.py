@@ -258,7 +258,8 @@ class Recipe(_Strict, frozen=True, kw_only=True, rename="kebab"):
     flags: Flags = Flags()
     """What changes in compiler calls."""
     system: System = System()
-    """What the build needs of the operating system."""
+    """What the build needs of the operating system; what a machine lacks is taken from the
+    distribution's packages, without root."""
     memory: Memory = Memory()
     """Memory priors."""
     verify: Verify = Verify()

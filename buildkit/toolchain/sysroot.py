@@ -195,11 +195,13 @@ def _place_pkgconfig(stage: Path, root: Path) -> None:
 
     ``PKG_CONFIG_SYSROOT_DIR`` would do so too, but for the packages of the machine as well.
     """
+    # Flags are split as by a shell. Source: pc(5).
+    top = str(root).replace(" ", "\\ ")
     for file in stage.glob("usr/**/pkgconfig/*.pc"):
         if file.is_symlink():
             continue
         text = file.read_text(encoding="utf-8", errors="surrogateescape")
-        placed = _PLACE.sub(lambda _: f"{root}/", text)
+        placed = _PLACE.sub(lambda _: f"{top}/", text)
         file.write_text(placed, encoding="utf-8", errors="surrogateescape")
 
 
