@@ -56,6 +56,7 @@ units = st.builds(
     seconds=st.integers(0, 10**5).map(lambda tenth: tenth / 10),
     cpu_seconds=st.integers(0, 10**5).map(lambda tenth: tenth / 10),
     peak_bytes=st.integers(0, 10**6).map(lambda mib: mib << 20),
+    tail_bytes=st.none() | st.integers(0, 10**6).map(lambda mib: mib << 20),
 )
 
 

@@ -177,7 +177,7 @@ def test_a_response_file_is_read_and_left_alone_when_nothing_changes(config, tmp
 CODES = ["sm_90", "sm_90a", "sm_100", "sm_120", "sm_120a", "sm_120f", "sm_121"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     codes=st.lists(st.sampled_from(CODES), min_size=1, max_size=6),
     target=st.sampled_from(["sm90", "sm120", "sm120a", "sm121"]),

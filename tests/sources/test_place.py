@@ -67,7 +67,7 @@ files = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(files, files)
 def test_the_result_is_the_tree(tmp_path_factory, before, after):
     root = tmp_path_factory.mktemp("place")
