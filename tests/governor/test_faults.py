@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +13,9 @@ import pytest
 
 from buildkit.events import SILENT
 from buildkit.governor.govern import give_up, governed, read_load
-from tests.fakes import processes_with
-from tests.governor.yard import Yard, load_of, machine, serving, statuses, wait_for
+from tests.fakes import processes_with, wait_for
+from tests.governor.yard import Yard, load_of, machine, serving, statuses
+from tests.machine import needs_other_user
 
 
 def governor_process(yard: Yard, mib: int = 4096) -> subprocess.Popen[bytes]:
@@ -236,9 +236,7 @@ print(peer.recv(1000))
 
 
 @pytest.mark.root
-@pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs to become another user"
-)
+@needs_other_user
 def test_another_user_is_not_served(yards, tmp_path):
     yard = yards()
     for folder in (tmp_path, *tmp_path.parents[:-2]):

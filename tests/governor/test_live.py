@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from tests.governor.yard import MIB, load_of, serving, statuses, wait_for
+from tests.fakes import wait_for
+from tests.governor.yard import MIB, load_of, serving, statuses
 
 
 def test_the_longest_call_starts_first_whatever_came_first(yards):

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +26,10 @@ from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge
 from buildkit.governor.ledger import Load
 from buildkit.launcher import Admission, binary, read_records, render_config
+from tests.fakes import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from buildkit.records import UnitRecord
 
@@ -206,17 +206,6 @@ def machine(mib: int, cpus: int = 4) -> Capacity:
         cpus=cpus,
         cpu_source="the test",
     )
-
-
-def wait_for(is_so: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait until something is so.
-
-    :raises AssertionError: if it does not become so.
-    """
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not become so in time"
-        time.sleep(0.02)
 
 
 def statuses(launched: list[subprocess.Popen[str]], seconds: float = 60.0) -> list[int]:
