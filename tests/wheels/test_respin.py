@@ -219,7 +219,6 @@ def test_pip_installs_the_result_and_finds_it_right(tmp_path):
     pip("install", "--no-index", "--target", site, path)
     assert (site / "toy_x" / "__init__.py").read_bytes() == b"value = 2\n"
     assert os.access(site / "bin" / "toy", os.X_OK)
-    subprocess.run([*pip, "check"], env={"PYTHONPATH": str(site)}, check=False)
     assert (site / NEW_INFO / "buildkit.json").is_file()
 
 
