@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from buildkit.paths import paths_from
+from tests.programs import kit, pip
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.network, pytest.mark.slow]
 def buildkit(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ) | {"BUILDKIT_CACHE": str(folder / "cache")} | variables
     return subprocess.run(
-        [sys.executable, "-m", "buildkit", *args],
+        kit(*args),
         env=environment,
         cwd=folder,
         capture_output=True,
@@ -54,9 +55,8 @@ def test_the_wheel_holds_the_target_alone(demo):
 
 def test_the_library_itself_says_for_what_it_was_compiled(demo, tmp_path):
     _, done = demo
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
     wheel = Path(demo[0]) / done.stdout.strip()
-    subprocess.run([*pip, "--target", tmp_path / "site", wheel], check=True)
+    pip("install", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel)
     told = subprocess.run(
         [sys.executable, "-c", "import demo_kernel; print(demo_kernel.targets())"],
         env={"PYTHONPATH": str(tmp_path / "site")},

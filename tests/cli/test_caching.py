@@ -15,7 +15,7 @@ from buildkit.cli.caching import cache as group
 from buildkit.holds import Holds, mark_of
 from buildkit.paths import Paths
 from tests.cache.stored import stored
-from tests.wheels.test_wheels import a_wheel
+from tests.wheels.toy import a_wheel
 
 
 @pytest.fixture

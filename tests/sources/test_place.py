@@ -1,3 +1,5 @@
+"""A tree is placed over an older one, and what has not changed is not touched."""
+
 from __future__ import annotations
 
 import os
