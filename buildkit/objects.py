@@ -1,0 +1,211 @@
+"""Objects with names at an address, which may be slow, broken or gone; the one user of obstore.
+
+What enters: the address of a remote, and names. What leaves: bytes, or one
+:class:`~buildkit.errors.RemoteError` that says why not, in our own words: an answer of a server, or
+an address with a signature in it, is never quoted. The library speaks to S3 and what is like it,
+Google Cloud Storage, Azure, HTTP with WebDAV, and directories; credentials are what it finds in the
+environment, or ``BUILDKIT_REMOTE_*`` for HTTP. It is imported late: a ``make`` that finds its wheel
+here needs none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from datetime import timedelta
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeVar
+
+from buildkit.errors import RemoteError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+__all__ = ["Objects"]
+
+#: Until there is a connection. A host that is there answers within its round trip.
+CONNECT_SECONDS = 3
+
+#: Until a small object has come, with the connection and what the credentials take.
+ANSWER_SECONDS = 8
+
+#: Without a byte of a large object.
+STALL_SECONDS = 20
+
+#: An upload that is slower is given up.
+SLOWEST_BYTES_PER_SECOND = 256 << 10
+
+_BLOCK_BYTES = 4 << 20
+
+_Result = TypeVar("_Result")
+
+
+class Objects:
+    """What lies at one address."""
+
+    def __init__(self, url: str, environment: Mapping[str, str]) -> None:
+        self.url = url
+        self._environment = environment
+        self._store: ObjectStore | None = None
+
+    def read(self, name: str, most_bytes: int) -> bytes | None:
+        """Return a small object, or None where there is none.
+
+        :raises RemoteError: if the remote fails.
+        :raises ValueError: if the object is larger than ``most_bytes``.
+        """
+        return self._run(self._read(name, most_bytes), f"read {name}")
+
+    def fetch(self, name: str, file: BinaryIO) -> None:
+        """Write an object to a file.
+
+        :raises RemoteError: if the remote fails; the file holds a part then.
+        :raises ValueError: if there is no such object.
+        """
+        self._run(self._fetch(name, file), f"read {name}")
+
+    def send(self, name: str, contents: bytes | Path) -> None:
+        """Write an object, whole or not at all, in place of one that is there.
+
+        :raises RemoteError: if the remote fails.
+        """
+        self._run(self._send(name, contents), f"write {name}")
+
+    # --- the acts -----------------------------------------------------------------------------
+
+    async def _read(self, name: str, most_bytes: int) -> bytes | None:
+        import obstore
+
+        async with asyncio.timeout(ANSWER_SECONDS):
+            try:
+                found = await obstore.get_async(self._opened(), name)
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+            if found.meta["size"] > most_bytes:
+                raise ValueError(f"{name} is larger than {most_bytes} bytes")
+            return bytes(await found.bytes_async())
+
+    async def _fetch(self, name: str, file: BinaryIO) -> None:
+        import obstore
+
+        async with asyncio.timeout(STALL_SECONDS) as watch:
+            try:
+                found = await obstore.get_async(self._opened(), name)
+            except FileNotFoundError as error:
+                raise ValueError(f"{name} is missing") from error
+            async for block in found.stream(min_chunk_size=1):
+                file.write(block)
+                watch.reschedule(asyncio.get_running_loop().time() + STALL_SECONDS)
+
+    async def _send(self, name: str, contents: bytes | Path) -> None:
+        import obstore
+
+        is_small = isinstance(contents, bytes)
+        size = len(contents) if isinstance(contents, bytes) else contents.stat().st_size
+        async with asyncio.timeout(STALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND):
+            await obstore.put_async(
+                self._opened(),
+                name,
+                contents,
+                # WebDAV knows no parts; each request of it is a whole object, from memory.
+                use_multipart=not is_small and not self.url.startswith(("http:", "https:")),
+                chunk_size=_BLOCK_BYTES * 2,
+                max_concurrency=4,
+            )
+
+    # --- the library --------------------------------------------------------------------------
+
+    def _run(self, act: Coroutine[None, None, _Result], what: str) -> _Result:
+        """Run one act to its end, in words of ours when it fails; Ctrl-C ends it at once."""
+        from obstore.exceptions import BaseError
+
+        try:
+            return asyncio.run(act)
+        except (BaseError, TimeoutError, OSError, NotImplementedError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # of a file of ours: the library's have no number
+            # The library's text holds what the server said, and so is no cause to show.
+            raise self._failed(what, _reason(error)) from None
+
+    def _failed(self, what: str, reason: str) -> RemoteError:
+        return RemoteError(
+            f"The remote {self.url} failed to {what}: {reason}.",
+            remedy="Look at its address, its credentials and its disk.",
+        )
+
+    def _opened(self) -> ObjectStore:
+        if self._store is None:
+            try:
+                self._store = self._open()
+            except ValueError:
+                raise self._failed("open", "the environment does not configure it") from None
+        return self._store
+
+    def _open(self) -> ObjectStore:
+        from obstore.store import HTTPStore, LocalStore, from_url
+
+        if self.url.startswith("file:"):
+            return LocalStore.from_url(self.url)
+        options: ClientConfig = {
+            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+            # Of a whole object, however large; the acts above have their own.
+            "timeout": timedelta(days=1),
+            "allow_http": True,
+        }
+        retry: RetryConfig = {"max_retries": 1, "retry_timeout": timedelta(seconds=ANSWER_SECONDS)}
+        if self.url.startswith(("http:", "https:")):
+            if headers := _authorization(self._environment):
+                options["default_headers"] = headers
+            return HTTPStore(self.url, client_options=options, retry_config=retry)
+        return from_url(self.url, client_options=options, retry_config=retry)
+
+
+def _authorization(environment: Mapping[str, str]) -> dict[str, str]:
+    from base64 import b64encode
+
+    if token := environment.get("BUILDKIT_REMOTE_TOKEN"):
+        return {"authorization": f"Bearer {token}"}
+    if user := environment.get("BUILDKIT_REMOTE_USER"):
+        pair = f"{user}:{environment.get('BUILDKIT_REMOTE_PASSWORD', '')}"
+        return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+    return {}
+
+
+#: What the library's errors say in their own words, and what we say for it.
+_REASONS = (
+    ("NoSuchBucket", "there is no such bucket"),
+    ("dns error", "nobody knows its name"),
+    ("ConnectionRefused", "the connection was refused"),
+    ("169.254.169.254", "there are no credentials in the environment"),
+    ("kind: Timeout", "it did not answer in time"),
+    ("TimedOut", "it did not answer in time"),
+    ("kind: Connect", "there is no connection"),
+    ("kind: Decode", "the connection broke"),
+    ("kind: Body", "the connection broke"),
+    ("kind: Interrupted", "the connection broke"),
+)
+
+
+def _reason(error: Exception) -> str:
+    """Return why the remote failed. Nothing of the text but numbers is passed on."""
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    text = str(error)
+    first = text.partition("\n")[0]
+    if status := re.search(r"status code: (\d{3})\b", first):
+        number = int(status[1])
+        with_name = f"{number} {HTTPStatus(number).phrase}" if number in set(HTTPStatus) else ""
+        return f"it answered {with_name or number}"
+    for mark, reason in _REASONS:
+        if mark in text:
+            return reason
+    if code := re.search(r"\bcode: (\d+),", text):
+        return os.strerror(int(code[1])).lower()
+    return f"{type(error).__name__} of the library"
