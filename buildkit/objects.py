@@ -180,7 +180,6 @@ def _authorization(environment: Mapping[str, str]) -> dict[str, str]:
 
 #: What the library's errors say in their own words, and what we say for it.
 _REASONS = (
-    ("NoSuchBucket", "there is no such bucket"),
     ("dns error", "nobody knows its name"),
     ("ConnectionRefused", "the connection was refused"),
     ("169.254.169.254", "there are no credentials in the environment"),
@@ -198,6 +197,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     text = str(error)
+    if "NoSuchBucket" in text:
+        return "there is no such bucket"
     first = text.partition("\n")[0]
     if status := re.search(r"status code: (\d{3})\b", first):
         number = int(status[1])

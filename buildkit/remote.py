@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from buildkit.events import Events
     from buildkit.objects import Objects
 
-__all__ = ["Remote", "RemoteMode", "RemoteWish", "parse_remote"]
+__all__ = ["Remote", "RemoteMode", "RemoteWish", "parse_remote", "parse_remote_mode"]
 
 RemoteMode = Literal["read", "read-write"]
 
@@ -105,6 +105,22 @@ def parse_remote(text: str, mode: RemoteMode, where: Location) -> RemoteWish:
             remedy="Run `pip install 'buildkit[remote]'`, or name no remote.",
         )
     return RemoteWish(url=text.rstrip("/"), mode=mode)
+
+
+def parse_remote_mode(value: object, where: Location) -> RemoteMode:
+    """Return the mode of a remote.
+
+    :raises RequestError: if it is none.
+    """
+    match value:
+        case "read" | "read-write":
+            return value
+        case _:
+            raise RequestError(
+                f"Found {value!r}, allowed read or read-write.",
+                where=where,
+                remedy="Correct it and try again.",
+            )
 
 
 def _wrong(found: str, where: Location, hint: str = "") -> RequestError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from buildkit.arch import GpuArch, parse_arch
 from buildkit.errors import ArchError, Location, RequestError, nearest
 from buildkit.mirrored import open_mirror
-from buildkit.remote import parse_remote
+from buildkit.remote import parse_remote, parse_remote_mode
 from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from buildkit.governor.hardcap import HardCapWish
     from buildkit.mirrored import Mirror
-    from buildkit.remote import RemoteMode, RemoteWish
+    from buildkit.remote import RemoteWish
 
 __all__ = [
     "SETTINGS",
@@ -372,19 +372,11 @@ def _hard_cap(value: object, where: Location) -> HardCapWish:
 
 
 def _remote(chosen: Mapping[str, tuple[object, Location]]) -> RemoteWish | None:
-    mode = _remote_mode(*chosen["remote_mode"]) if "remote_mode" in chosen else "read"
+    mode = parse_remote_mode(*chosen["remote_mode"]) if "remote_mode" in chosen else "read"
     if "remote" not in chosen:
         return None
     value, where = chosen["remote"]
     return parse_remote(_text(value, where), mode, where)
-
-
-def _remote_mode(value: object, where: Location) -> RemoteMode:
-    match value:
-        case "read" | "read-write":
-            return value
-        case _:
-            raise _wrong(value, "read or read-write", where)
 
 
 def _truth(value: object, where: Location) -> bool:
