@@ -32,7 +32,7 @@ __all__ = ["Objects"]
 CONNECT_SECONDS = 3
 
 #: Until a small object has come, with the connection and what the credentials take.
-ANSWER_SECONDS = 8
+ANSWER_SECONDS = 5
 
 #: Without a byte of a large object.
 STALL_SECONDS = 20
@@ -40,7 +40,11 @@ STALL_SECONDS = 20
 #: An upload that is slower is given up.
 SLOWEST_BYTES_PER_SECOND = 256 << 10
 
-_BLOCK_BYTES = 4 << 20
+#: What the library's threads take to see that an act was given up. Where they wake up after the
+#: interpreter has gone, they write a backtrace over the user's last line.
+_SETTLE_SECONDS = 0.3
+
+_PART_BYTES = 8 << 20
 
 _Result = TypeVar("_Result")
 
@@ -116,7 +120,7 @@ class Objects:
                 contents,
                 # WebDAV knows no parts; each request of it is a whole object, from memory.
                 use_multipart=not is_small and not self.url.startswith(("http:", "https:")),
-                chunk_size=_BLOCK_BYTES * 2,
+                chunk_size=_PART_BYTES,
                 max_concurrency=4,
             )
 
@@ -127,7 +131,7 @@ class Objects:
         from obstore.exceptions import BaseError
 
         try:
-            return asyncio.run(act)
+            return asyncio.run(_settled(act))
         except (BaseError, TimeoutError, OSError, NotImplementedError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # of a file of ours: the library's have no number
@@ -165,6 +169,14 @@ class Objects:
                 options["default_headers"] = headers
             return HTTPStore(self.url, client_options=options, retry_config=retry)
         return from_url(self.url, client_options=options, retry_config=retry)
+
+
+async def _settled(act: Coroutine[None, None, _Result]) -> _Result:
+    try:
+        return await act
+    except (TimeoutError, asyncio.CancelledError):
+        await asyncio.sleep(_SETTLE_SECONDS)
+        raise
 
 
 def _authorization(environment: Mapping[str, str]) -> dict[str, str]:

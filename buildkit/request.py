@@ -32,6 +32,7 @@ __all__ = [
     "Setting",
     "WheelRequest",
     "cascade",
+    "choose_remote",
     "config_file",
     "parse_mirror",
     "parse_request",
@@ -199,7 +200,7 @@ def parse_request(
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
         is_offline=is_offline,
         mirror=parse_mirror(chosen),
-        remote=None if is_offline else _remote(chosen),
+        remote=None if is_offline else choose_remote(chosen),
         has_local_version=has_local_version,
     )
 
@@ -371,7 +372,11 @@ def _hard_cap(value: object, where: Location) -> HardCapWish:
             raise _wrong(value, "auto, on or off", where)
 
 
-def _remote(chosen: Mapping[str, tuple[object, Location]]) -> RemoteWish | None:
+def choose_remote(chosen: Mapping[str, tuple[object, Location]]) -> RemoteWish | None:
+    """Return the remote that was chosen, if any.
+
+    :raises RequestError: if it is none.
+    """
     mode = parse_remote_mode(*chosen["remote_mode"]) if "remote_mode" in chosen else "read"
     if "remote" not in chosen:
         return None

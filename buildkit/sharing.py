@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from buildkit.cache.note import ENTRY, MAX_NOTE_BYTES, parse_note, render_note
-from buildkit.cache.store import add_entry, stored_entry
+from buildkit.cache.store import add_entry, look_up, stored_entry
 from buildkit.digest import digest_file
 from buildkit.errors import JobError, RemoteError, VerifyError
 from buildkit.wheels import read_provenance, read_wheel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from buildkit.cache.note import EntryNote
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from buildkit.values import CacheEntry, Plan
     from buildkit.wheels import WheelContents
 
-__all__ = ["offer", "pull", "push", "require_sound", "shared_note"]
+__all__ = ["offer", "pull", "push", "push_all", "require_sound", "shared_note"]
 
 
 def require_sound(note: EntryNote, wheel: Path) -> WheelContents:
@@ -157,6 +158,24 @@ def push(entry: StoredEntry, remote: Remote) -> bool:
     remote.objects.send(_wheel_name(note), entry.wheel)
     remote.objects.send(name, render_note(note))
     return True
+
+
+def push_all(entries: Sequence[StoredEntry], kit: Kit) -> tuple[int, int]:
+    """Push entries; a damaged one is set aside, told and left out.
+
+    :returns: Entries that were written, and entries that were there already.
+    :raises RemoteError: at the first failure; what was pushed before it stays.
+    """
+    remote = kit.remote
+    if remote is None:
+        return 0, 0
+    states = []
+    for entry in entries:
+        if look_up(kit.paths, entry.note.recipe, entry.note.key, kit.holds) is None:
+            kit.events.warning(f"{entry.note.wheel} is damaged or gone, and is left out.")
+            continue
+        states.append(push(entry, remote))
+    return sum(states), len(states) - sum(states)
 
 
 def _has(remote: Remote, name: str, note: EntryNote) -> bool:

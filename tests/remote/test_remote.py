@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -11,6 +14,7 @@ from buildkit.errors import Location, RemoteError, RequestError
 from buildkit.objects import Objects
 from buildkit.remote import parse_remote
 from buildkit.request import cascade, parse_request
+from tests.fakes import hear_interrupts
 from tests.remote.servers import free_port, request_line, s3, socket_that, webdav
 
 HERE = Location(file="environment", key="BUILDKIT_REMOTE")
@@ -199,3 +203,30 @@ def test_a_server_that_dies_in_the_middle_is_told(tmp_path, monkeypatch):
         pytest.raises(RemoteError, match="the connection broke"),
     ):
         Objects(url, {}).fetch("toy/wheel", file)
+
+
+_ASKING = """
+import sys
+from buildkit.objects import Objects
+print("asking", flush=True)
+try:
+    Objects(sys.argv[1], {}).read("toy/entry.json", 100)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_ends_the_wait_for_a_silent_host_without_a_word_of_the_library():
+    with socket_that(None) as url:
+        asking = subprocess.Popen(
+            [sys.executable, "-c", _ASKING, url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=hear_interrupts,
+        )
+        assert asking.stdout.readline() == "asking\n"
+        time.sleep(0.5)
+        asking.send_signal(signal.SIGINT)
+        _, told = asking.communicate(timeout=60)
+        assert (asking.returncode, told) == (130, "")
