@@ -10,17 +10,17 @@ here needs none of it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from datetime import timedelta
 from http import HTTPStatus
+from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 from buildkit.errors import RemoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
@@ -40,9 +40,8 @@ STALL_SECONDS = 20
 #: An upload that is slower is given up.
 SLOWEST_BYTES_PER_SECOND = 256 << 10
 
-#: What the library's threads take to see that an act was given up. Where they wake up after the
-#: interpreter has gone, they write a backtrace over the user's last line.
-_SETTLE_SECONDS = 0.3
+#: After this no request is tried again, so that a host that is gone costs one wait.
+RETRY_SECONDS = 2
 
 _PART_BYTES = 8 << 20
 
@@ -55,7 +54,6 @@ class Objects:
     def __init__(self, url: str, environment: Mapping[str, str]) -> None:
         self.url = url
         self._environment = environment
-        self._store: ObjectStore | None = None
 
     def read(self, name: str, most_bytes: int) -> bytes | None:
         """Return a small object, or None where there is none.
@@ -63,7 +61,20 @@ class Objects:
         :raises RemoteError: if the remote fails.
         :raises ValueError: if the object is larger than ``most_bytes``.
         """
-        return self._run(self._read(name, most_bytes), f"read {name}")
+        import obstore
+
+        def act() -> bytes | None:
+            try:
+                found = obstore.get(self._opened(ANSWER_SECONDS), name)
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+            if found.meta["size"] > most_bytes:
+                raise ValueError(f"{name} is larger than {most_bytes} bytes")
+            return bytes(found.bytes())
+
+        return self._run(act, f"read {name}", ANSWER_SECONDS)
 
     def fetch(self, name: str, file: BinaryIO) -> None:
         """Write an object to a file.
@@ -71,51 +82,32 @@ class Objects:
         :raises RemoteError: if the remote fails; the file holds a part then.
         :raises ValueError: if there is no such object.
         """
-        self._run(self._fetch(name, file), f"read {name}")
+        import obstore
+
+        def act() -> None:
+            try:
+                found = obstore.get(self._opened(None), name)
+            except FileNotFoundError as error:
+                raise ValueError(f"{name} is missing") from error
+            for block in found.stream(min_chunk_size=1 << 20):
+                file.write(block)
+
+        self._run(act, f"read {name}", None)
 
     def send(self, name: str, contents: bytes | Path) -> None:
         """Write an object, whole or not at all, in place of one that is there.
 
         :raises RemoteError: if the remote fails.
         """
-        self._run(self._send(name, contents), f"write {name}")
-
-    # --- the acts -----------------------------------------------------------------------------
-
-    async def _read(self, name: str, most_bytes: int) -> bytes | None:
-        import obstore
-
-        async with asyncio.timeout(ANSWER_SECONDS):
-            try:
-                found = await obstore.get_async(self._opened(), name)
-            except FileNotFoundError as error:
-                if "NoSuchBucket" in str(error):
-                    raise
-                return None
-            if found.meta["size"] > most_bytes:
-                raise ValueError(f"{name} is larger than {most_bytes} bytes")
-            return bytes(await found.bytes_async())
-
-    async def _fetch(self, name: str, file: BinaryIO) -> None:
-        import obstore
-
-        async with asyncio.timeout(STALL_SECONDS) as watch:
-            try:
-                found = await obstore.get_async(self._opened(), name)
-            except FileNotFoundError as error:
-                raise ValueError(f"{name} is missing") from error
-            async for block in found.stream(min_chunk_size=1):
-                file.write(block)
-                watch.reschedule(asyncio.get_running_loop().time() + STALL_SECONDS)
-
-    async def _send(self, name: str, contents: bytes | Path) -> None:
         import obstore
 
         is_small = isinstance(contents, bytes)
         size = len(contents) if isinstance(contents, bytes) else contents.stat().st_size
-        async with asyncio.timeout(STALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND):
-            await obstore.put_async(
-                self._opened(),
+        seconds = STALL_SECONDS + size / SLOWEST_BYTES_PER_SECOND
+
+        def act() -> None:
+            obstore.put(
+                self._opened(seconds),
                 name,
                 contents,
                 # WebDAV knows no parts; each request of it is a whole object, from memory.
@@ -124,19 +116,41 @@ class Objects:
                 max_concurrency=4,
             )
 
+        self._run(act, f"write {name}", seconds)
+
     # --- the library --------------------------------------------------------------------------
 
-    def _run(self, act: Coroutine[None, None, _Result], what: str) -> _Result:
-        """Run one act to its end, in words of ours when it fails; Ctrl-C ends it at once."""
+    def _run(self, act: Callable[[], _Result], what: str, seconds: float | None) -> _Result:
+        """Run one act to its end, in words of ours when it fails; Ctrl-C ends the wait at once.
+
+        The library's calls hear no signal, so that a thread waits for them, which does not keep the
+        process. Its asynchronous calls would, but they touch the interpreter from threads of their
+        own, also when it is about to end, which aborts the process.
+        """
         from obstore.exceptions import BaseError
 
-        try:
-            return asyncio.run(_settled(act))
-        except (BaseError, TimeoutError, OSError, NotImplementedError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # of a file of ours: the library's have no number
+        results: list[_Result] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                results.append(act())
+            except BaseException as error:
+                errors.append(error)
+
+        thread = Thread(target=work, daemon=True)
+        thread.start()
+        # The library's own limits come first; this one is for what they do not cover.
+        thread.join(None if seconds is None else seconds + 1)
+        if results:
+            return results[0]
+        error = errors[0] if errors else TimeoutError()
+        # An error with a number is of a file of ours: the library's have none.
+        is_ours = isinstance(error, OSError) and error.errno is not None
+        if isinstance(error, (BaseError, OSError, NotImplementedError)) and not is_ours:
             # The library's text holds what the server said, and so is no cause to show.
-            raise self._failed(what, _reason(error)) from None
+            raise self._failed(what, _reason(error))
+        raise error
 
     def _failed(self, what: str, reason: str) -> RemoteError:
         return RemoteError(
@@ -144,39 +158,32 @@ class Objects:
             remedy="Look at its address, its credentials and its disk.",
         )
 
-    def _opened(self) -> ObjectStore:
-        if self._store is None:
-            try:
-                self._store = self._open()
-            except ValueError:
-                raise self._failed("open", "the environment does not configure it") from None
-        return self._store
+    def _opened(self, seconds: float | None) -> ObjectStore:
+        """Return the library's view of the address.
 
-    def _open(self) -> ObjectStore:
+        :param seconds: Limit of a whole request; None for one that may take long, and is given up
+            when nothing comes any more.
+        """
         from obstore.store import HTTPStore, LocalStore, from_url
 
         if self.url.startswith("file:"):
             return LocalStore.from_url(self.url)
         options: ClientConfig = {
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-            # Of a whole object, however large; the acts above have their own.
-            "timeout": timedelta(days=1),
+            "timeout": timedelta(days=1) if seconds is None else timedelta(seconds=seconds),
             "allow_http": True,
         }
-        retry: RetryConfig = {"max_retries": 1, "retry_timeout": timedelta(seconds=ANSWER_SECONDS)}
-        if self.url.startswith(("http:", "https:")):
-            if headers := _authorization(self._environment):
-                options["default_headers"] = headers
-            return HTTPStore(self.url, client_options=options, retry_config=retry)
-        return from_url(self.url, client_options=options, retry_config=retry)
-
-
-async def _settled(act: Coroutine[None, None, _Result]) -> _Result:
-    try:
-        return await act
-    except (TimeoutError, asyncio.CancelledError):
-        await asyncio.sleep(_SETTLE_SECONDS)
-        raise
+        if seconds is None:
+            options["read_timeout"] = timedelta(seconds=STALL_SECONDS)
+        retry: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
+        try:
+            if self.url.startswith(("http:", "https:")):
+                if headers := _authorization(self._environment):
+                    options["default_headers"] = headers
+                return HTTPStore(self.url, client_options=options, retry_config=retry)
+            return from_url(self.url, client_options=options, retry_config=retry)
+        except ValueError:
+            raise self._failed("open", "the environment does not configure it") from None
 
 
 def _authorization(environment: Mapping[str, str]) -> dict[str, str]:
@@ -194,7 +201,6 @@ def _authorization(environment: Mapping[str, str]) -> dict[str, str]:
 _REASONS = (
     ("dns error", "nobody knows its name"),
     ("ConnectionRefused", "the connection was refused"),
-    ("169.254.169.254", "there are no credentials in the environment"),
     ("kind: Timeout", "it did not answer in time"),
     ("TimedOut", "it did not answer in time"),
     ("kind: Connect", "there is no connection"),
@@ -204,13 +210,15 @@ _REASONS = (
 )
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """Return why the remote failed. Nothing of the text but numbers is passed on."""
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     text = str(error)
     if "NoSuchBucket" in text:
         return "there is no such bucket"
+    if "//169.254.169.254/" in text:  # asked for the role of the machine, as the last resort
+        return "there are no credentials in the environment"
     first = text.partition("\n")[0]
     if status := re.search(r"status code: (\d{3})\b", first):
         number = int(status[1])
