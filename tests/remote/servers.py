@@ -60,10 +60,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str | Path], port: int, log: Path) -> Iterator[None]:
+def running(
+    command: Sequence[str | Path], port: int, log: Path, **variables: str
+) -> Iterator[None]:
     """Run a server until the block ends; it begins when the port is open."""
     with log.open("wb") as output:
-        server = subprocess.Popen(command, stdout=output, stderr=output)
+        server = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | variables)
     try:
         deadline = time.monotonic() + 60
         while True:
@@ -95,14 +97,19 @@ def webdav(root: Path) -> Iterator[str]:
 
 
 @contextmanager
-def s3(root: Path) -> Iterator[str]:
-    """Run a server that speaks S3, with the bucket ``wheels``. Yield its address."""
+def s3(root: Path, *, is_guarded: bool = False) -> Iterator[str]:
+    """Run a server that speaks S3, with the bucket ``wheels``. Yield its address.
+
+    :param is_guarded: It knows no user, and refuses all credentials.
+    """
     if find_spec("moto") is None or find_spec("flask") is None:
         pytest.skip("no moto: pip install 'buildkit[test]'")
     port = free_port()
     script = "import sys; from moto.server import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", script, "-H", "127.0.0.1", "-p", str(port)]
-    with running(command, port, root / "log"):
+    # The first request makes the bucket; those after it need credentials if `is_guarded`.
+    variables = {"INITIAL_NO_AUTH_ACTION_COUNT": "1"} if is_guarded else {}
+    with running(command, port, root / "log", **variables):
         url = f"http://127.0.0.1:{port}"
         request = Request(f"{url}/wheels", method="PUT")
         with build_opener(ProxyHandler({})).open(request) as answer:

@@ -105,6 +105,16 @@ def test_a_wheel_goes_through_s3(tmp_path, plan, monkeypatch):
         goes_through("s3://wheels/team", tmp_path, plan)
 
 
+def test_wrong_credentials_of_s3_cost_one_warning(tmp_path, plan, monkeypatch):
+    with s3(tmp_path, is_guarded=True) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+        text = goes_on("s3://wheels/team", tmp_path, plan)
+    assert "it answered 403 Forbidden" in text
+    assert "hunter2" not in text
+
+
 def test_what_is_there_is_not_sent_again_and_a_reader_sends_nothing(tmp_path, pushed, plan):
     before = {path: path.stat().st_mtime_ns for path in pushed.rglob("*")}
     for name, mode in (("c", "read-write"), ("d", "read")):
