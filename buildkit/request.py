@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from buildkit.arch import GpuArch, parse_arch
 from buildkit.errors import ArchError, Location, RequestError, nearest
 from buildkit.mirrored import open_mirror
+from buildkit.remote import parse_remote, parse_remote_mode
 from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from buildkit.governor.hardcap import HardCapWish
     from buildkit.mirrored import Mirror
+    from buildkit.remote import RemoteWish
 
 __all__ = [
     "SETTINGS",
@@ -30,6 +32,7 @@ __all__ = [
     "Setting",
     "WheelRequest",
     "cascade",
+    "choose_remote",
     "config_file",
     "parse_mirror",
     "parse_request",
@@ -58,6 +61,8 @@ class Request:
     hard_cap: HardCapWish = "auto"
     is_offline: bool = False
     mirror: Mirror | None = None
+    remote: RemoteWish | None = None
+    """None also where the request is offline."""
     has_local_version: bool = True
 
 
@@ -125,6 +130,17 @@ SETTINGS: dict[str, Setting] = {
         variable="BUILDKIT_MIRROR",
         help="Directory that `buildkit fetch` filled; asked before the network.",
     ),
+    "remote": Setting(
+        flag="--remote",
+        variable="BUILDKIT_REMOTE",
+        help="Wheels of other machines, asked before a build: s3://, gs://, az://, https:// or a"
+        " directory.",
+    ),
+    "remote_mode": Setting(
+        flag="--remote-mode",
+        variable="BUILDKIT_REMOTE_MODE",
+        help="read, or read-write: what is built here is pushed.  [default: read]",
+    ),
 }
 """Every setting of the cascade; its name is the key in the configuration file."""
 
@@ -170,6 +186,7 @@ def parse_request(
             "No GPU target was named.",
             remedy="Give --arch sm120 (or 12.0, as nvidia-smi prints it), or set BUILDKIT_ARCH.",
         )
+    is_offline = _truth(*chosen["offline"]) if "offline" in chosen else False
     return Request(
         recipe=recipe,
         arch=_arch(*chosen["arch"]),
@@ -181,8 +198,9 @@ def parse_request(
         jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
-        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        is_offline=is_offline,
         mirror=parse_mirror(chosen),
+        remote=None if is_offline else choose_remote(chosen),
         has_local_version=has_local_version,
     )
 
@@ -352,6 +370,18 @@ def _hard_cap(value: object, where: Location) -> HardCapWish:
             return "off"
         case _:
             raise _wrong(value, "auto, on or off", where)
+
+
+def choose_remote(chosen: Mapping[str, tuple[object, Location]]) -> RemoteWish | None:
+    """Return the remote that was chosen, if any.
+
+    :raises RequestError: if it is none.
+    """
+    mode = parse_remote_mode(*chosen["remote_mode"]) if "remote_mode" in chosen else "read"
+    if "remote" not in chosen:
+        return None
+    value, where = chosen["remote"]
+    return parse_remote(_text(value, where), mode, where)
 
 
 def _truth(value: object, where: Location) -> bool:

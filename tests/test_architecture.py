@@ -56,6 +56,7 @@ def called_names(file: Path) -> set[str]:
         ("hashlib", {"digest.py"}),
         ("git", {"sources/git.py"}),
         ("pyproject_hooks", {"backend.py"}),
+        ("obstore", {"objects.py"}),
     ],
 )
 def test_one_module_is_the_only_user_of(library: str, homes: set[str]) -> None:
