@@ -25,6 +25,7 @@ __all__ = [
     "LockFileError",
     "PatchError",
     "RecipeError",
+    "RemoteError",
     "RequestError",
     "SourceError",
     "ToolchainError",
@@ -173,6 +174,12 @@ class CacheError(JobError):
     """The cache cannot be read or written."""
 
     slug = "cache"
+
+
+class RemoteError(JobError):
+    """The remote does not answer, or does not take or give what it should."""
+
+    slug = "remote"
 
 
 class LockError(JobError):

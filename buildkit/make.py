@@ -150,6 +150,10 @@ def _make_once(
     with locked(slot.lock, waiting=tell):
         if from_step == "fetch" and not is_clean:
             entry = look_up(kit.paths, plan.recipe, plan.key, kit.holds)
+            if entry is None and kit.remote is not None:
+                from buildkit.sharing import pull
+
+                entry = pull(plan, drafted.recipe, kit)
             if entry is not None:
                 return entry, True
         if is_clean:
@@ -218,7 +222,12 @@ def _run(
         )
         return _unstored(plan, verified)
     kit.events.step("store")
-    return store_wheel(kit.paths, plan, verified, kit.holds)
+    entry = store_wheel(kit.paths, plan, verified, kit.holds)
+    if kit.remote is not None:
+        from buildkit.sharing import offer
+
+        offer(plan, kit)
+    return entry
 
 
 def governing_of(drafted: Drafted, slot: Slot, kit: Kit) -> Governing:

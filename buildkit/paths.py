@@ -100,7 +100,7 @@ class Paths:
     @property
     def history(self) -> Path:
         """What compiler calls took on this machine."""
-        return self.root / "history-1.sqlite3"
+        return self.root / "history-2.sqlite3"
 
     @property
     def memo(self) -> Path:

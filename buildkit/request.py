@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from buildkit.arch import GpuArch, parse_arch
 from buildkit.errors import ArchError, Location, RequestError, nearest
 from buildkit.mirrored import open_mirror
+from buildkit.remote import parse_remote, parse_remote_mode
+from buildkit.settings import SETTINGS, Setting
 from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from buildkit.governor.hardcap import HardCapWish
     from buildkit.mirrored import Mirror
+    from buildkit.remote import RemoteWish
 
 __all__ = [
     "SETTINGS",
@@ -30,6 +33,7 @@ __all__ = [
     "Setting",
     "WheelRequest",
     "cascade",
+    "choose_remote",
     "config_file",
     "parse_mirror",
     "parse_request",
@@ -62,6 +66,8 @@ class Request:
     is_offline: bool = False
     mirror: Mirror | None = None
     system_packages: SystemPackages = "download"
+    remote: RemoteWish | None = None
+    """None also where the request is offline."""
     has_local_version: bool = True
 
 
@@ -85,58 +91,6 @@ class WheelRequest:
     out: Path = Path("dist")
     is_offline: bool = False
     has_local_version: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One setting that may come from a flag, a variable or the configuration file."""
-
-    flag: str
-    variable: str
-    help: str
-
-
-SETTINGS: dict[str, Setting] = {
-    "arch": Setting(
-        flag="--arch", variable="BUILDKIT_ARCH", help="GPU target, such as sm120 or 12.0."
-    ),
-    "python": Setting(
-        flag="--python",
-        variable="BUILDKIT_PYTHON",
-        help="Python to build for: a version, an interpreter or an environment.",
-    ),
-    "out": Setting(
-        flag="--out", variable="BUILDKIT_OUT", help="Directory for the wheel.  [default: dist]"
-    ),
-    "jobs": Setting(
-        flag="--jobs", variable="BUILDKIT_JOBS", help="Most compiler calls at the same time."
-    ),
-    "memory": Setting(
-        flag="--memory",
-        variable="BUILDKIT_MEMORY",
-        help="Most memory that the build may use, such as 12GiB.",
-    ),
-    "hard_cap": Setting(
-        flag="--hard-cap",
-        variable="BUILDKIT_HARD_CAP",
-        help="Let the kernel keep the build to its memory too: auto, on or off.",
-    ),
-    "offline": Setting(
-        flag="--offline", variable="BUILDKIT_OFFLINE", help="Use only what was fetched before."
-    ),
-    "mirror": Setting(
-        flag="--mirror",
-        variable="BUILDKIT_MIRROR",
-        help="Directory that `buildkit fetch` filled; asked before the network.",
-    ),
-    "system_packages": Setting(
-        flag="--system-packages",
-        variable="BUILDKIT_SYSTEM_PACKAGES",
-        help="Headers and libraries that this machine lacks: download takes them from the"
-        " distribution's packages, without root; never asks for them.  [default: download]",
-    ),
-}
-"""Every setting of the cascade; its name is the key in the configuration file."""
 
 
 def cascade(
@@ -180,6 +134,7 @@ def parse_request(
             "No GPU target was named.",
             remedy="Give --arch sm120 (or 12.0, as nvidia-smi prints it), or set BUILDKIT_ARCH.",
         )
+    is_offline = _truth(*chosen["offline"]) if "offline" in chosen else False
     return Request(
         recipe=recipe,
         arch=_arch(*chosen["arch"]),
@@ -191,9 +146,10 @@ def parse_request(
         jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
-        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        is_offline=is_offline,
         mirror=parse_mirror(chosen),
         system_packages=_system_packages(chosen),
+        remote=None if is_offline else choose_remote(chosen),
         has_local_version=has_local_version,
     )
 
@@ -372,6 +328,18 @@ def _system_packages(chosen: Mapping[str, tuple[object, Location]]) -> SystemPac
             return value
         case _:
             raise _wrong(value, "download or never", where)
+
+
+def choose_remote(chosen: Mapping[str, tuple[object, Location]]) -> RemoteWish | None:
+    """Return the remote that was chosen, if any.
+
+    :raises RequestError: if it is none.
+    """
+    mode = parse_remote_mode(*chosen["remote_mode"]) if "remote_mode" in chosen else "read"
+    if "remote" not in chosen:
+        return None
+    value, where = chosen["remote"]
+    return parse_remote(_text(value, where), mode, where)
 
 
 def _truth(value: object, where: Location) -> bool:

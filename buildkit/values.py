@@ -378,3 +378,5 @@ class CacheEntry:
     verdict: str
     targets: tuple[str, ...]
     """Machine code in the wheel, such as ``("sm_120a",)``."""
+    origin: str = ""
+    """Address of the remote that it came from; empty: it was made or imported here."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from buildkit.wheels.read import WheelContents
     from buildkit.workshop import Workshop
 
-__all__ = ["check_code", "verify_build"]
+__all__ = ["check_code", "require_code", "verify_build"]
 
 
 def verify_build(
@@ -55,23 +55,9 @@ def verify_build(
         module of the import check does not import.
     """
     contents = read_wheel(built.path)
-    codes: tuple[GpuCode, ...] = ()
-    if plan.toolchain.cuda_root is not None:
-        supply = kit.supply(read_index_settings(kit.environment), is_offline=is_offline)
-        cuobjdump = ensure_cuobjdump(plan.python, supply)
-        codes = list_gpu_code(
-            built.path, cuobjdump=cuobjdump, runner=kit.runner, environment=kit.environment
-        )
-        issues = tuple(check_code(codes, contents.files, plan.arch, recipe.verify))
-        if issues:
-            raise VerifyError(
-                f"The wheel {built.path.name} is not for {plan.arch.name}: {'; '.join(issues)}.",
-                where=Location(file=str(built.path)),
-                remedy="Give the recipe a flag rule for these files, or allow the code in"
-                " verify.allow-code.",
-            )
     if workshop.sysroot is not None:
         _check_loader(contents, workshop.sysroot, kit)
+    codes = require_code(contents, plan, recipe, kit, is_offline=is_offline)
     imports = _check_imports(built.path, recipe.verify, workshop, kit)
     verdict = VerifiedWheel(
         path=built.path, sha256=digest_file(built.path), gpu_code=codes, imports=imports
@@ -88,6 +74,32 @@ def verify_build(
     )
     read_wheel(result)
     return VerifiedWheel(path=result, sha256=digest_file(result), gpu_code=codes, imports=imports)
+
+
+def require_code(
+    contents: WheelContents, plan: Plan, recipe: Recipe, kit: Kit, *, is_offline: bool
+) -> tuple[GpuCode, ...]:
+    """Return the GPU code of a wheel, which is what the plan asks for; none without CUDA.
+
+    :raises VerifyError: if the wheel lacks code or holds unrequested code.
+    :raises ToolchainError: if there is no cuobjdump to read it with.
+    """
+    if plan.toolchain.cuda_root is None:
+        return ()
+    supply = kit.supply(read_index_settings(kit.environment), is_offline=is_offline)
+    cuobjdump = ensure_cuobjdump(plan.python, supply)
+    codes = list_gpu_code(
+        contents.path, cuobjdump=cuobjdump, runner=kit.runner, environment=kit.environment
+    )
+    issues = tuple(check_code(codes, contents.files, plan.arch, recipe.verify))
+    if issues:
+        raise VerifyError(
+            f"The wheel {contents.path.name} is not for {plan.arch.name}: {'; '.join(issues)}.",
+            where=Location(file=str(contents.path)),
+            remedy="Give the recipe a flag rule for these files, or allow the code in"
+            " verify.allow-code.",
+        )
+    return codes
 
 
 def check_code(

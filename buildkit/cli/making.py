@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from buildkit.governor.capacity import Capacity
+    from buildkit.kit import Kit
     from buildkit.make import Drafted, Made
+    from buildkit.values import CacheEntry
 
 __all__ = ["make", "plan", "shell"]
 
@@ -28,6 +30,8 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "mirror": {"metavar": "DIR"},
     "hard_cap": {"metavar": "auto|on|off"},
     "system_packages": {"metavar": "download|never"},
+    "remote": {"metavar": "URL|DIR"},
+    "remote_mode": {"metavar": "read|read-write"},
 }
 
 
@@ -107,9 +111,10 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
     from buildkit.make import draft
     from buildkit.plan import difference
 
-    with kit_from(recipes, as_json=as_json, mirror=request.mirror) as kit:
+    with kit_from(recipes, as_json=as_json, mirror=request.mirror, remote=request.remote) as kit:
         drafted = draft(request, kit)
         hit = look_up(kit.paths, drafted.plan.recipe, drafted.plan.key)
+        origin = _origin(drafted, hit, kit)
         isolation = probe_isolation(kit.runner, kit.environment).description
         lines: tuple[str, ...] = ()
         if explain and hit is None:
@@ -121,12 +126,18 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
     if as_json:
         click.echo(
             json.dumps(
-                _plan_document(drafted, is_cached=hit is not None, isolation=isolation, why=lines)
+                _plan_document(
+                    drafted,
+                    is_cached=hit is not None,
+                    origin=origin,
+                    isolation=isolation,
+                    why=lines,
+                )
             )
         )
         return
     click.echo(_render_plan(drafted, isolation))
-    click.echo(f"cache    {'hit: ' + str(hit.wheel) if hit else 'miss'}")
+    click.echo(f"cache    {_render_hit(hit, origin)}")
     for line in lines:
         click.echo(f"         {line}")
 
@@ -162,7 +173,9 @@ def make(origin: str, recipes: tuple[Path, ...], as_json: bool, **choices: Any) 
     drop_wheel_options(choices)
     request = take_request(choices)
     verbose = choices.pop("verbose")
-    with kit_from(recipes, as_json=as_json, verbose=verbose, mirror=request.mirror) as kit:
+    with kit_from(
+        recipes, as_json=as_json, verbose=verbose, mirror=request.mirror, remote=request.remote
+    ) as kit:
         made = story(request, kit, **choices)
     click.echo(json.dumps(_made_document(made)) if as_json else str(made.wheel))
 
@@ -195,7 +208,7 @@ def shell(
 
 
 def _plan_document(
-    drafted: Drafted, *, is_cached: bool, isolation: str, why: tuple[str, ...]
+    drafted: Drafted, *, is_cached: bool, origin: str, isolation: str, why: tuple[str, ...]
 ) -> dict[str, object]:
     plan = drafted.plan
     return {
@@ -218,6 +231,7 @@ def _plan_document(
             "remedy": plan.system.remedy,
         },
         "cached": is_cached,
+        "origin": origin or None,
         "why": list(why),
     }
 
@@ -240,9 +254,24 @@ def _made_document(made: Made) -> dict[str, object]:
         "sha256": made.entry.sha256,
         "key": made.entry.key,
         "cached": made.is_cached,
+        "origin": made.entry.origin or None,
         "verdict": made.entry.verdict,
         "targets": list(made.entry.targets),
     }
+
+
+def _origin(drafted: Drafted, hit: CacheEntry | None, kit: Kit) -> str:
+    """Return the remote that a wheel came from, or would come from; empty for none."""
+    from buildkit.sharing import shared_note
+
+    note = shared_note(drafted.plan, kit) if hit is None else None
+    return hit.origin if hit is not None else note.origin if note is not None else ""
+
+
+def _render_hit(hit: CacheEntry | None, origin: str) -> str:
+    if hit is None:
+        return f"miss here, hit at {origin}" if origin else "miss"
+    return f"hit: {hit.wheel}{f' (from {origin})' if origin else ''}"
 
 
 def _render_plan(drafted: Drafted, isolation: str) -> str:

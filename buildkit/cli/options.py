@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from buildkit.mirrored import Mirror
+    from buildkit.remote import RemoteWish
 
 __all__ = [
     "json_option",
@@ -105,9 +106,11 @@ def kit_from(
     as_json: bool,
     verbose: bool = False,
     mirror: Mirror | None = None,
+    remote: RemoteWish | None = None,
 ) -> Iterator[Kit]:
     """Yield the kit of this process: real directories, real processes, this terminal."""
     from buildkit.console import events_for
+    from buildkit.remote import Remote
     from buildkit.run import ProcessRunner
 
     environment = process_environment()
@@ -122,6 +125,7 @@ def kit_from(
             recipe_folders=recipe_folders(named),
             holds=holds,
             mirror=mirror,
+            remote=Remote(remote, environment, events) if remote is not None else None,
         )
     finally:
         holds.release()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from buildkit.governor.curve import DOWN_SHARE, NEAR_SHARE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -42,6 +44,9 @@ class Waiting:
     """Expected peak of the process tree."""
     seconds: float
     """Expected duration."""
+    tail_bytes: int | None = None
+    """The most that it is expected to hold once it has come down from its peak; None: it does not,
+    or nobody knows."""
     cpus: int = 1
     arrived_seconds: float
     """When it asked, on the clock of the state."""
@@ -56,6 +61,7 @@ class Running:
     peak_bytes: int
     """Expected peak, as when it was started."""
     seconds: float
+    tail_bytes: int | None = None
     cpus: int = 1
     elapsed_seconds: float
     """Since its start, without pauses."""
@@ -69,10 +75,21 @@ class Running:
     """It was killed, but its memory is not free yet."""
 
     @property
+    def is_down(self) -> bool:
+        """Whether it has held its peak and let go of it."""
+        return (
+            self.tail_bytes is not None
+            and self.seen_bytes >= NEAR_SHARE * self.peak_bytes
+            and self.rss_bytes < DOWN_SHARE * self.peak_bytes
+        )
+
+    @property
     def claim_bytes(self) -> int:
         """The most that it is expected to hold from now on."""
         if self.is_ending:
             return self.rss_bytes
+        if self.tail_bytes is not None and self.is_down:
+            return max(self.tail_bytes, int(self.rss_bytes * (OVERSHOOT if self.is_growing else 1)))
         if self.rss_bytes > self.peak_bytes:
             return int(self.rss_bytes * OVERSHOOT) if self.is_growing else self.rss_bytes
         if self.is_growing or self.elapsed_seconds < SETTLED_SHARE * self.seconds:

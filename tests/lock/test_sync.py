@@ -17,6 +17,7 @@ from buildkit.lock.install import require_writable
 from buildkit.lock.inventory import Inventory
 from buildkit.lock.model import Interpreter
 from tests.lock.place import PATCH, Place, a_kit_wheel, a_wheel, files_of, site
+from tests.programs import kit
 
 
 @pytest.fixture(scope="session")
@@ -182,7 +183,7 @@ def test_pruning_leaves_whole_what_shared_files_with_it(synced):
 def test_a_killed_sync_is_completed_by_the_next(place, state):
     where = ("--find-links", str(place.shelf), "--patches", str(place.patches))
     process = subprocess.Popen(
-        place.command("sync", "--create", str(place.second), *where),
+        kit("sync", "--create", str(place.second), *where),
         env=place.environment,
         cwd=place.root,
         stderr=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from buildkit.toolchain.python import include_directory, probe_python
 from buildkit.toolchain.ranges import is_in_range
 from tests.builders import a_python
 from tests.fakes import RecordingEvents, ScriptedRunner, says
+from tests.machine import needs_nvcc
 
 REAL = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 
@@ -212,14 +212,14 @@ def test_a_script_named_nvcc_leads_to_the_real_toolkit(tmp_path):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+@needs_nvcc
 def test_the_real_nvcc_is_asked_for_variants_that_it_does_not_list(tmp_path):
     found = select_cuda(
         ">=12",
         parse_arch("sm120a"),
         a_python(),
         runner=ProcessRunner(),
-        environment=REAL,
+        environment=os.environ,
         memo=tmp_path,
     )
     assert found.root is not None
