@@ -19,6 +19,7 @@ __all__ = [
     "BuildkitError",
     "CacheError",
     "CompileError",
+    "InstallError",
     "JobError",
     "Location",
     "LockError",
@@ -173,6 +174,12 @@ class CacheError(JobError):
     """The cache cannot be read or written."""
 
     slug = "cache"
+
+
+class InstallError(JobError):
+    """What was asked for cannot be installed together, or not beside what is installed."""
+
+    slug = "install"
 
 
 class LockError(JobError):

@@ -32,6 +32,7 @@ __all__ = [
     "cascade",
     "config_file",
     "parse_mirror",
+    "parse_offline",
     "parse_request",
     "parse_wheel_request",
     "require_machine",
@@ -181,10 +182,18 @@ def parse_request(
         jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
-        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        is_offline=parse_offline(chosen),
         mirror=parse_mirror(chosen),
         has_local_version=has_local_version,
     )
+
+
+def parse_offline(chosen: Mapping[str, tuple[object, Location]]) -> bool:
+    """Return whether only what was fetched before may be used.
+
+    :raises RequestError: if the value is neither yes nor no.
+    """
+    return _truth(*chosen["offline"]) if "offline" in chosen else False
 
 
 def parse_mirror(chosen: Mapping[str, tuple[object, Location]]) -> Mirror | None:
@@ -258,7 +267,7 @@ def parse_wheel_request(
         python=_text(*chosen["python"]) if "python" in chosen else None,
         machine=machine,
         out=_out(chosen),
-        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        is_offline=parse_offline(chosen),
         has_local_version=has_local_version,
     )
 
