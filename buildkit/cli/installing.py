@@ -97,6 +97,7 @@ def _document(done: Installation, *, is_dry_run: bool) -> dict[str, Any]:
                 "version": wish.version,
                 "wheel": None if wish.wheel is None else str(wish.wheel),
                 "cached": wish.is_cached,
+                "published": wish.is_published,
             }
             for wish in done.wishes
         ],
@@ -117,7 +118,9 @@ def _document(done: Installation, *, is_dry_run: bool) -> dict[str, Any]:
 
 
 def _render(done: Installation, *, is_dry_run: bool) -> str:
-    lines = [f"to make: {wish}" for wish in done.wishes if wish.wheel is None]
+    lines = [
+        f"to make: {wish}" for wish in done.wishes if wish.wheel is None and not wish.is_published
+    ]
     lines += [str(change) for change in done.changes]
     count = f"{len(done.changes)} change{'' if len(done.changes) == 1 else 's'}"
     if is_dry_run:

@@ -131,7 +131,9 @@ def _ask(
     again = [
         f"--reinstall-package={wish.project}"
         for wish in wishes
-        if wish.project in present and not _brings_same(wish, present[wish.project])
+        if wish.wheel is not None
+        and wish.project in present
+        and not _brings_same(wish.wheel, present[wish.project])
     ]
     with tempfile.TemporaryDirectory(prefix="buildkit-install-") as folder:
         file = Path(folder) / "constraints.txt"
@@ -194,9 +196,11 @@ def _lines(wishes: Iterator[Wish] | Sequence[Wish]) -> Iterator[str]:
         if wish.wheel is not None:
             digest = digest_file(wish.wheel)
             yield f"{wish.project}=={wish.version} --hash=sha256:{digest}"
+        elif wish.is_published:
+            yield f"{wish.project}=={wish.version}"
 
 
-def _brings_same(wish: Wish, present: Present) -> bool:
+def _brings_same(wheel: Path, present: Present) -> bool:
     """Tell whether a distribution was installed from this wheel, by the list of its files."""
     import csv
     import io
@@ -208,7 +212,7 @@ def _brings_same(wish: Wish, present: Present) -> bool:
         if digest is not None:
             rows[row[0]] = digest
     info = next((name.partition("/")[0] for name in rows if ".dist-info/" in name), "")
-    return wish.wheel is not None and contents_of_wheel(wish.wheel) == digest_of_rows(rows, info)
+    return contents_of_wheel(wheel) == digest_of_rows(rows, info)
 
 
 # --- who disagrees --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from buildkit.errors import InstallError, JobError, Location
 from buildkit.install.place import read_place, read_present
 from buildkit.install.resolve import fill, resolve
 from buildkit.install.swap import files_of, open_stage, restore_interrupted
-from buildkit.install.wishes import draft_all, fulfil, paired, wish_of_file
+from buildkit.install.wishes import draft_all, fulfil, paired, published, wish_of_file
 from buildkit.lock.install import held, require_writable
 from buildkit.sources.settings import read_index_settings
 from buildkit.values import ImportPassed, ImportSkipped
@@ -86,16 +86,20 @@ def install(request: InstallRequest, kit: Kit) -> Installation:
     place = read_place(request.python, kit)
     if not request.is_dry_run:
         require_writable((place.root, *place.site_packages))
-    drafts = draft_all(paired(request.recipes, kit), kit)
+    requests, indexed = published(paired(request.recipes, kit), kit)
+    drafts = draft_all(requests, kit)
     files = [wish_of_file(wheel) for wheel in request.wheels]
     made = fulfil(drafts, kit, makes=request.makes, is_told=request.is_dry_run)
-    wishes = (*made, *files)
+    wishes = (*made, *indexed, *files)
     _refuse_twice(wishes)
     with held(place.root, kit):
         if not request.is_dry_run and restore_interrupted(place):
             kit.events.warning("A killed installation was taken back first.")
         present = read_present(place)
-        changes = resolve(wishes, present, place, supply)
+        found = resolve(wishes, present, place, supply)
+        # Where a wheel is only to be made, the index may have filled its place.
+        unmade = {wish.project for wish in made if wish.wheel is None}
+        changes = tuple(change for change in found if change.name not in unmade)
         for change in changes:
             kit.events.step("change", str(change))
         imports = {}

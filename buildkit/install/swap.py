@@ -52,7 +52,12 @@ class Stage:
             for file in _walk(self.new)
             if file.parent != self.new or file.name not in _NOT_OURS
         ]
-        write_atomic(self._journal, json.dumps(placed).encode())
+        parents = {parent for name in placed for parent in (self._root / name).parents}
+        folders = sorted(
+            str(folder.relative_to(self._root)) for folder in parents if not folder.exists()
+        )
+        document = {"files": placed, "folders": folders}
+        write_atomic(self._journal, json.dumps(document).encode())
         for file in removed:
             if file.is_symlink() or file.exists():
                 _move(file, self._old / file.relative_to(self._root))
@@ -75,8 +80,8 @@ class Stage:
         :raises OSError: if a file cannot be moved back; the stage stays, for the next attempt.
         """
         if self._journal.is_file():
-            placed: list[str] = json.loads(self._journal.read_bytes())
-            for name in placed:
+            begun: dict[str, list[str]] = json.loads(self._journal.read_bytes())
+            for name in begun["files"]:
                 # What lies staged was not moved in, or is taken back already by an undo that was
                 # killed: then what has its name is not ours.
                 if not os.path.lexists(self.new / name):
@@ -84,7 +89,9 @@ class Stage:
                         _move(self._root / name, self.new / name)
             for file in _walk(self._old):
                 _move(file, self._root / file.relative_to(self._old))
-            _prune(self._root / name for name in placed)
+            for folder in reversed(begun["folders"]):
+                with suppress(OSError):
+                    (self._root / folder).rmdir()
             self._journal.unlink()
         self.close()
 

@@ -16,7 +16,7 @@ from buildkit.cache import look_up
 from buildkit.errors import InstallError, Location, RequestError
 from buildkit.install.claims import Claim, public
 from buildkit.make import draft, make
-from buildkit.recipe import find_recipe, read_recipe
+from buildkit.recipe import find_recipe, read_recipe, version_of
 from buildkit.wheels import read_wheel
 
 if TYPE_CHECKING:
@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from buildkit.recipe.model import Recipe
     from buildkit.request import Request
 
-__all__ = ["Asked", "Wish", "draft_all", "fulfil", "paired", "parse_names", "wish_of_file"]
+__all__ = [
+    "Asked",
+    "Wish",
+    "draft_all",
+    "fulfil",
+    "paired",
+    "parse_names",
+    "published",
+    "wish_of_file",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,7 @@ class Wish:
     """Normalised."""
     version: str
     wheel: Path | None
-    """None where it would have to be made, and only is told."""
+    """None where it would have to be made, and only is told, and for published ones."""
     requires: tuple[str, ...] = ()
     torch: str = ""
     """The version of torch that it was built for, if it works with no other."""
@@ -58,6 +67,8 @@ class Wish:
     """Some of them may import nowhere else."""
     is_cached: bool = True
     """Whether nothing was made for it."""
+    is_published: bool = False
+    """Whether the wheel of the package index is taken."""
 
     def __str__(self) -> str:
         return f"{self.project} {self.version}"
@@ -127,6 +138,13 @@ def paired(requests: Sequence[Request], kit: Kit) -> tuple[Request, ...]:
         }
         if partners:
             chosen |= _match(name, recipe, partners, chosen)
+        for partner, version in version_of(recipe, chosen[name]).goes_with.items():
+            if partner not in recipes:
+                own = chosen[name] or recipe.default_version
+                kit.events.warning(
+                    f"{name} {own} goes with {partner} {version}, which was not named:"
+                    " what the package index has of it is taken."
+                )
     return tuple(dataclasses.replace(item, version=chosen[item.recipe]) for item in requests)
 
 
@@ -153,6 +171,30 @@ def _match(
         where=Location(file="command line"),
         remedy="Name a pair, or leave the versions away.",
     )
+
+
+def published(requests: Iterable[Request], kit: Kit) -> tuple[list[Request], list[Wish]]:
+    """Return the requests for what has to be made, and wishes for what the index has."""
+    from packaging.utils import canonicalize_name
+
+    made, found = [], []
+    for request in requests:
+        recipe = read_recipe(find_recipe(request.recipe, kit.recipe_folders))
+        version = version_of(recipe, request.version)
+        if not version.published:
+            made.append(request)
+            continue
+        found.append(
+            Wish(
+                project=str(canonicalize_name(version.project or recipe.project or recipe.name)),
+                version=version.version,
+                wheel=None,
+                imports=(*recipe.verify.imports, *recipe.installed_imports),
+                needs_gpu=recipe.verify.needs_gpu,
+                is_published=True,
+            )
+        )
+    return made, found
 
 
 def draft_all(requests: Iterable[Request], kit: Kit) -> tuple[tuple[Request, Drafted], ...]:
