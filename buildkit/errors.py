@@ -19,6 +19,7 @@ __all__ = [
     "BuildkitError",
     "CacheError",
     "CompileError",
+    "InstallError",
     "JobError",
     "Location",
     "LockError",
@@ -180,6 +181,12 @@ class RemoteError(JobError):
     """The remote does not answer, or does not take or give what it should."""
 
     slug = "remote"
+
+
+class InstallError(JobError):
+    """What was asked for cannot be installed together, or not beside what is installed."""
+
+    slug = "install"
 
 
 class LockError(JobError):

@@ -120,10 +120,16 @@ def make(
 
 def _refuse_unpinned(drafted: Drafted) -> None:
     unpinned = drafted.plan.unpinned
+    name = f"{drafted.plan.recipe} {drafted.plan.version}"
+    if version_of(drafted.recipe, drafted.plan.version).published:
+        raise SourceError(
+            f"{name} is taken from the package index as published: there is nothing to make.",
+            remedy=f"Run `buildkit install {name.replace(' ', '==')} --python ENV`.",
+        )
     if unpinned:
         listed = "; ".join(f"{source.description}: {source.reason}" for source in unpinned)
         raise SourceError(
-            f"{drafted.plan.recipe} {drafted.plan.version} has sources without a pin ({listed}).",
+            f"{name} has sources without a pin ({listed}).",
             remedy=f"Run `buildkit pin {drafted.plan.recipe} --version {drafted.plan.version}`.",
         )
 

@@ -36,6 +36,7 @@ __all__ = [
     "choose_remote",
     "config_file",
     "parse_mirror",
+    "parse_offline",
     "parse_request",
     "parse_wheel_request",
     "require_machine",
@@ -134,7 +135,7 @@ def parse_request(
             "No GPU target was named.",
             remedy="Give --arch sm120 (or 12.0, as nvidia-smi prints it), or set BUILDKIT_ARCH.",
         )
-    is_offline = _truth(*chosen["offline"]) if "offline" in chosen else False
+    is_offline = parse_offline(chosen)
     return Request(
         recipe=recipe,
         arch=_arch(*chosen["arch"]),
@@ -152,6 +153,14 @@ def parse_request(
         remote=None if is_offline else choose_remote(chosen),
         has_local_version=has_local_version,
     )
+
+
+def parse_offline(chosen: Mapping[str, tuple[object, Location]]) -> bool:
+    """Return whether only what was fetched before may be used.
+
+    :raises RequestError: if the value is neither yes nor no.
+    """
+    return _truth(*chosen["offline"]) if "offline" in chosen else False
 
 
 def parse_mirror(chosen: Mapping[str, tuple[object, Location]]) -> Mirror | None:
@@ -225,7 +234,7 @@ def parse_wheel_request(
         python=_text(*chosen["python"]) if "python" in chosen else None,
         machine=machine,
         out=_out(chosen),
-        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        is_offline=parse_offline(chosen),
         has_local_version=has_local_version,
     )
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from buildkit.wheels.read import WheelContents
     from buildkit.workshop import Workshop
 
-__all__ = ["check_code", "require_code", "verify_build"]
+__all__ = ["check_code", "has_gpu", "import_command", "last_line", "require_code", "verify_build"]
 
 
 def verify_build(
@@ -161,16 +161,29 @@ def _pins(plan: Plan, recipe: Recipe) -> dict[str, str]:
     return {"torch": f"torch=={release}.*"}
 
 
-#: Imports modules from an unpacked wheel; the arguments are its directory and the modules.
+#: Imports modules, which have to lie where they are expected; the arguments are the directories,
+#: one a line, and the modules.
 _IMPORT = """\
 import importlib, sys
-sys.path.insert(0, sys.argv[1])
+roots = sys.argv[1].split("\\n")
+sys.path[:0] = roots
 for name in sys.argv[2:]:
     module = importlib.import_module(name)
     origin = getattr(module, "__file__", None) or ""
-    if not origin.startswith(sys.argv[1]):
+    if not origin.startswith(tuple(roots)):
         sys.exit(f"{name} came from {origin}, not from the wheel")
 """
+
+
+def import_command(python: Path, roots: Sequence[Path], modules: Sequence[str]) -> list[str]:
+    """Return the command that imports modules from directories; its last line says why not."""
+    listed = "\n".join(str(root) for root in roots)
+    return [str(python), "-I", "-B", "-c", _IMPORT, listed, *modules]
+
+
+def has_gpu() -> bool:
+    """Tell whether this machine has an NVIDIA driver with a device. Source: nvidia-modprobe."""
+    return Path("/dev/nvidiactl").exists()
 
 
 def _check_imports(
@@ -178,12 +191,12 @@ def _check_imports(
 ) -> ImportPassed | ImportSkipped:
     if not verify.imports:
         return ImportSkipped(modules=(), reason="the recipe names no module")
-    if verify.needs_gpu and not Path("/dev/nvidiactl").exists():
+    if verify.needs_gpu and not has_gpu():
         return ImportSkipped(modules=verify.imports, reason="needs a GPU, and there is none here")
     with tempfile.TemporaryDirectory(prefix="buildkit-import-") as folder:
         unpacked = Path(folder).resolve() / "wheel"
         extract_archive(wheel, unpacked, strips_top=False)
-        command = [str(workshop.python), "-I", "-c", _IMPORT, str(unpacked), *verify.imports]
+        command = import_command(workshop.python, [unpacked], verify.imports)
         done = kit.runner.capture(
             launcher.isolated(command, workshop.isolation),
             env=workshop.variables,
@@ -192,13 +205,14 @@ def _check_imports(
         )
     if done.status != 0:
         raise VerifyError(
-            f"The import check failed ({', '.join(verify.imports)}): {_last_line(done.stderr)}",
+            f"The import check failed ({', '.join(verify.imports)}): {last_line(done.stderr)}",
             where=Location(file=str(wheel)),
             remedy="`buildkit shell` opens the environment in which it was tried.",
         )
     return ImportPassed(modules=verify.imports)
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """Return the line in which a traceback says what it is about."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else "it said nothing"

@@ -104,6 +104,7 @@ needs_googletest = needs(
 needs_memory_group = needs(can_limit_memory(), "no control group of memory can be made here")
 needs_network_namespace = needs(HAS_NETWORK_NAMESPACE, "no network namespaces here")
 needs_pid_namespace = needs(HAS_PID_NAMESPACE, "no process namespaces here")
+needs_mounts = needs(IS_ROOT and can_unshare("--mount"), "only root can mount")
 needs_unzip = needs(shutil.which("unzip"), "no unzip on PATH")
 needs_other_user = needs(
     IS_ROOT and shutil.which("setpriv"), "needs root and setpriv to become another user"

@@ -121,3 +121,17 @@ def test_another_cache_at_another_time_gives_the_same_bytes(demo):
     same = buildkit(folder, "diff", first.stdout.strip(), done.stdout.strip())
     assert same.returncode == 0, same.stdout
     assert same.stdout.startswith("the same: sha256 ")
+
+
+def test_it_is_installed_into_an_environment_and_says_what_it_was_compiled_for(demo, tmp_path):
+    folder, _ = demo
+    env = tmp_path / "my env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True)
+    args = ("--python", str(env), "--arch", "sm120", "--no-make")
+    done = buildkit(folder, "install", "demo-kernel", *args)
+    assert done.returncode == 0, done.stderr
+    assert "import ok (demo_kernel)" in done.stderr
+    assert "not verified: any kernel: none was run" in done.stdout
+    command = [env / "bin" / "python", "-c", "import demo_kernel; print(demo_kernel.targets())"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout == "['sm_120']\n"

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from buildkit.cli.from_wheel import drop_wheel_options, make_from_wheel, wheel_options
-from buildkit.cli.options import json_option, kit_from, recipes_option
+from buildkit.cli.options import (
+    json_option,
+    kit_from,
+    recipes_option,
+    setting_options,
+    with_option,
+)
 from buildkit.request import SETTINGS, Request, cascade, parse_request
 
 if TYPE_CHECKING:
@@ -22,17 +28,6 @@ if TYPE_CHECKING:
     from buildkit.values import CacheEntry
 
 __all__ = ["make", "plan", "shell"]
-
-_FLAGS: dict[str, dict[str, Any]] = {
-    "offline": {"is_flag": True},
-    "memory": {"metavar": "SIZE"},
-    "jobs": {"metavar": "N"},
-    "mirror": {"metavar": "DIR"},
-    "hard_cap": {"metavar": "auto|on|off"},
-    "system_packages": {"metavar": "download|never"},
-    "remote": {"metavar": "URL|DIR"},
-    "remote_mode": {"metavar": "read|read-write"},
-}
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,11 +58,7 @@ def take_request(values: dict[str, Any]) -> Request:
 
 def plain_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that make a request, and pass each as it is."""
-    for name, setting in reversed(SETTINGS.items()):
-        extra = _FLAGS.get(name, {})
-        command = click.option(
-            setting.flag, name, help=f"{setting.help}  [env: {setting.variable}]", **extra
-        )(command)
+    command = setting_options(*SETTINGS)(command)
     for decorator in (
         click.option(
             "--no-local",
@@ -82,13 +73,7 @@ def plain_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="PYTHON",
             help="Build in the environment of this interpreter instead of an isolated one.",
         ),
-        click.option(
-            "--with",
-            "constraints",
-            multiple=True,
-            metavar="REQ",
-            help="Narrow a build requirement, such as 'torch==2.11.0'; may be repeated.",
-        ),
+        with_option,
         click.option("--version", metavar="V", help="Version to build.  [default: the recipe's]"),
         click.argument("name"),
     ):
