@@ -11,7 +11,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from buildkit.arch import GpuArch, parse_arch
 from buildkit.errors import ArchError, Location, RequestError, nearest
@@ -37,6 +37,9 @@ __all__ = [
     "require_machine",
 ]
 
+SystemPackages = Literal["download", "never"]
+"""Whether packages of the distribution are fetched and unpacked for a build, or never."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -58,6 +61,7 @@ class Request:
     hard_cap: HardCapWish = "auto"
     is_offline: bool = False
     mirror: Mirror | None = None
+    system_packages: SystemPackages = "download"
     has_local_version: bool = True
 
 
@@ -125,6 +129,12 @@ SETTINGS: dict[str, Setting] = {
         variable="BUILDKIT_MIRROR",
         help="Directory that `buildkit fetch` filled; asked before the network.",
     ),
+    "system_packages": Setting(
+        flag="--system-packages",
+        variable="BUILDKIT_SYSTEM_PACKAGES",
+        help="Headers and libraries that this machine lacks: download takes them from the"
+        " distribution's packages, without root; never asks for them.  [default: download]",
+    ),
 }
 """Every setting of the cascade; its name is the key in the configuration file."""
 
@@ -183,6 +193,7 @@ def parse_request(
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
         is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
         mirror=parse_mirror(chosen),
+        system_packages=_system_packages(chosen),
         has_local_version=has_local_version,
     )
 
@@ -354,6 +365,15 @@ def _hard_cap(value: object, where: Location) -> HardCapWish:
             raise _wrong(value, "auto, on or off", where)
 
 
+def _system_packages(chosen: Mapping[str, tuple[object, Location]]) -> SystemPackages:
+    value, where = chosen.get("system_packages", ("download", None))
+    match value:
+        case "download" | "never":
+            return value
+        case _:
+            raise _wrong(value, "download or never", where)
+
+
 def _truth(value: object, where: Location) -> bool:
     text = str(value).lower()
     if text in {"1", "true", "yes", "on"}:
@@ -363,7 +383,7 @@ def _truth(value: object, where: Location) -> bool:
     raise _wrong(value, "yes or no", where)
 
 
-def _wrong(value: object, allowed: str, where: Location) -> RequestError:
+def _wrong(value: object, allowed: str, where: Location | None) -> RequestError:
     return RequestError(
         f"Found {value!r}, allowed {allowed}.", where=where, remedy="Correct it and try again."
     )

@@ -23,6 +23,7 @@ from buildkit.sources.settings import read_index_settings
 from buildkit.toolchain.cuobjdump import ensure_cuobjdump
 from buildkit.values import GpuCode, ImportPassed, ImportSkipped, VerifiedWheel
 from buildkit.wheels import list_gpu_code, read_wheel, render_provenance, rewrite_wheel
+from buildkit.wheels.needed import list_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from buildkit.arch import GpuArch
     from buildkit.kit import Kit
     from buildkit.recipe.model import Recipe, Verify
+    from buildkit.toolchain.sysroot import Sysroot
     from buildkit.values import BuiltWheel, PatchedTree, Plan
+    from buildkit.wheels.read import WheelContents
     from buildkit.workshop import Workshop
 
 __all__ = ["check_code", "verify_build"]
@@ -67,6 +70,8 @@ def verify_build(
                 remedy="Give the recipe a flag rule for these files, or allow the code in"
                 " verify.allow-code.",
             )
+    if workshop.sysroot is not None:
+        _check_loader(contents, workshop.sysroot, kit)
     imports = _check_imports(built.path, recipe.verify, workshop, kit)
     verdict = VerifiedWheel(
         path=built.path, sha256=digest_file(built.path), gpu_code=codes, imports=imports
@@ -110,6 +115,21 @@ def check_code(
             if found is None or not any(_is_for(sm, target) for sm in found.sass):
                 held = ", ".join(found.sass) if found is not None else "none"
                 yield f"{name} lacks code for {target.name} (it holds {held})"
+
+
+def _check_loader(wheel: WheelContents, sysroot: Sysroot, kit: Kit) -> None:
+    """Tell which packages of the sysroot a wheel needs where it runs: no static form would do.
+
+    Whether this machine has them is for the import check to say.
+    """
+    owners = sysroot.owners()
+    own = {name.rpartition("/")[2] for name in wheel.files}
+    for library, needed in list_needed(wheel.path):
+        if needed in owners and needed not in own:
+            kit.events.warning(
+                f"{library} needs {needed} of package {owners[needed]} wherever the wheel runs; the"
+                " package's static form cannot become part of a shared library."
+            )
 
 
 def _is_for(name: str, target: GpuArch) -> bool:

@@ -27,6 +27,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "jobs": {"metavar": "N"},
     "mirror": {"metavar": "DIR"},
     "hard_cap": {"metavar": "auto|on|off"},
+    "system_packages": {"metavar": "download|never"},
 }
 
 
@@ -210,6 +211,12 @@ def _plan_document(
         "known_gaps": list(drafted.known_gaps),
         "not_passed_on": list(drafted.strays),
         "unpinned": [f"{source.description}: {source.reason}" for source in plan.unpinned],
+        "host_compiler": plan.toolchain.note,
+        "system": {
+            "notes": list(plan.system.notes),
+            "missing": plan.system.lacks,
+            "remedy": plan.system.remedy,
+        },
         "cached": is_cached,
         "why": list(why),
     }
@@ -253,6 +260,11 @@ def _render_plan(drafted: Drafted, isolation: str) -> str:
     ]
     lines += [f"  {field.name} = {field.value}" for field in plan.key_fields]
     lines += [f"unpinned {source.description}: {source.reason}" for source in plan.unpinned]
+    if plan.toolchain.note:
+        lines.append(f"compiler {plan.toolchain.note}")
+    lines += [f"system   {note}" for note in plan.system.notes]
+    if plan.system.lacks:
+        lines.append(f"missing  {plan.system.lacks} {plan.system.remedy}")
     lines += [f"gap      {gap}" for gap in drafted.known_gaps]
     if drafted.strays:
         lines.append(f"ignored  {', '.join(drafted.strays)}: set here, not passed to the build")
