@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -119,7 +120,7 @@ def _patch_flashinfer(served: Served) -> None:
 
 
 def read_recipe() -> dict[str, Any]:
-    """Return the kit's recipe of sgl-kernel with its first version alone, to be made of the twin."""
+    """Return the kit's recipe of sgl-kernel, its first version alone and without torch."""
     recipe = tomllib.loads((RECIPES / "sgl-kernel.toml").read_text())
     del recipe["torch"]
     recipe["versions"] = recipe["versions"][:1]
@@ -174,6 +175,7 @@ class Cmake:
             "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
             "CMAKE_INSTALL_PREFIX": self.build / "out",
             "CMAKE_MAKE_PROGRAM": self.ninja,
+            "Python_EXECUTABLE": sys.executable,
             **kept,
             **changes,
         }
