@@ -297,8 +297,8 @@ def test_what_cmake_writes_into_a_dependency_stays_in_one_build(cmake, twin):
     assert again.status == 1
     assert "config.h was configured before" in again.errors
     config = "absent/csrc/cutlass/include/cutlass/arch/config.h"
-    assert "SM103" in (twin.world.slot / "sources" / config).read_text()
-    assert "SM103" not in (twin.world.recipes / "sgl-kernel" / config).read_text()
+    assert "SM103_ENABLED" in (twin.world.slot / "sources" / config).read_text()
+    assert "SM103_ENABLED" not in (twin.world.recipes / "sgl-kernel" / config).read_text()
     done = twin.world.run(*MAKE, "--from-step", "build")
     assert done.returncode == 0, done.stderr
 
@@ -363,7 +363,7 @@ def test_the_package_imports_only_with_what_stands_in_for_flash_attention(twin, 
     assert "ImportError: sgl_kernel is not complete" in done.stderr
 
 
-def test_the_unit_that_takes_memory_is_named_or_runs_alone(twin):
+def test_the_unit_that_takes_memory_is_named_and_builds_with_more(twin):
     small = twin.world.run(*MAKE, "--clean", "--memory", "1GiB", "--hard-cap", "off")
     assert small.returncode == 1
     assert "csrc/moe.cu" in small.stderr
