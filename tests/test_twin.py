@@ -20,7 +20,11 @@ from pathlib import Path
 import pytest
 import tomlkit
 
+from buildkit.arch import parse_arch
+from buildkit.errors import ArchError
 from buildkit.launcher import binary, read_records
+from buildkit.run import ProcessRunner
+from buildkit.toolchain.accept import check_cmake
 from buildkit.wheels import read_wheel
 from tests.twin import PROJECT, Cmake, Served, git, plain, read_recipe, serve, write_recipe
 from tests.world import World
@@ -205,6 +209,24 @@ def test_cmake_3_31_is_within_the_window_and_needs_no_define(cmake, numa, tmp_pa
     policy = tmp_path / "policy.cmake"
     policy.write_text("cmake_policy(SET CMP0177 NEW)\n")
     assert alone.run("-P", policy).returncode == 0
+
+
+@pytest.mark.parametrize(("version", "knows_families"), [("3.30.5", False), ("3.31.10", True)])
+def test_a_family_of_targets_is_given_only_to_a_cmake_that_knows_it(
+    tmp_path, version, knows_families
+):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "cmake").symlink_to(old_cmake(tmp_path / "pip", version))
+
+    def check(target: str) -> None:
+        check_cmake(tmp_path, parse_arch(target), runner=ProcessRunner(), variables=plain())
+
+    check("sm120a")
+    if knows_families:
+        check("sm120f")
+    else:
+        with pytest.raises(ArchError, match=r"CMake does not know sm120f \(120f-real\)"):
+            check("sm120f")
 
 
 # --- dependencies ---------------------------------------------------------------------------------
