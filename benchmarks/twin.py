@@ -18,8 +18,7 @@ import threading
 from pathlib import Path
 
 from buildkit.launcher import read_records
-from tests.test_twin import HANDED, MAKE, Twin
-from tests.twin import plain, read_recipe, serve, write_recipe
+from tests.sgl_kernel.twin import HANDED, MAKE, Twin, plain, read_recipe, serve, write_recipe
 from tests.world import World
 
 
@@ -48,7 +47,9 @@ def _held(pid: int) -> int:
     """Return the resident memory of a process and of all below it. Source: proc(5)."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        # Each thread has its own: nvcc starts what it runs side by side from several.
+        threads = Path(f"/proc/{pid}/task").glob("*/children")
+        children = [child for thread in threads for child in thread.read_text().split()]
     except OSError:
         return 0
     return pages * resource.getpagesize() + sum(_held(int(child)) for child in children)

@@ -27,7 +27,7 @@ import tomlkit
 from buildkit.paths import data_root
 from tests.world import World
 
-PROJECT = Path(__file__).parent / "projects" / "twin"
+PROJECT = Path(__file__).parents[1] / "projects" / "twin"
 RECIPES = data_root() / "recipes"
 
 #: The repository of the project itself; all others are its dependencies, and come before it.
@@ -217,3 +217,62 @@ def plain() -> dict[str, str]:
     """Return the environment of someone who has no kit, and no settings of his own either."""
     kept = ("PATH", "HOME", "LANG", "TMPDIR", "no_proxy")
     return {name: os.environ[name] for name in kept if name in os.environ} | _GIT
+
+
+def old_cmake(root: Path, version: str) -> Path:
+    """Return a CMake of the package index."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(root)]
+    subprocess.run([*pip, f"cmake=={version}"], check=True, capture_output=True)
+    return root / "cmake" / "data" / "bin" / "cmake"
+
+
+MAKE = ("make", "sgl-kernel", "--arch", "sm120", "--out", "out")
+
+#: What the recipe says to CMake about sources.
+HANDED = "FETCHCONTENT_.*"
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The repositories, and a world in which the recipe was pinned and made."""
+
+    served: Served
+    world: World
+    made: subprocess.CompletedProcess[str]
+
+    @property
+    def wheel(self) -> Path:
+        return self.world.root / self.made.stdout.strip()
+
+    def plan(self, arch: str = "sm120") -> dict[str, str]:
+        """Return what the key of a target covers."""
+        done = self.world.run("plan", "sgl-kernel", "--arch", arch, "--json")
+        assert done.returncode == 0, done.stderr
+        fields: dict[str, str] = json.loads(done.stdout)["key_fields"]
+        return fields
+
+    def defines(self, trees: Path, arch: str = "sm120") -> dict[str, str]:
+        """Return what the plan of a target tells CMake, with sources in a directory."""
+        found = {
+            name.removeprefix("define "): re.sub(
+                r"\$\{sources\.([^}]*)\}", lambda named: str(trees / named[1]), value
+            )
+            for name, value in self.plan(arch).items()
+            if name.startswith("define ")
+        }
+        include = self.world.recipes / "sgl-kernel" / "project.cmake"
+        return found | {"CMAKE_PROJECT_INCLUDE": str(include)}
+
+    def cmake(self, root: Path) -> Cmake:
+        """Return a CMake over a copy of the project, told what the plan tells it."""
+        locked = sorted((self.world.cache / "environments").glob("*/bin/cmake"))[0]
+        trees = root / "trees"
+        shutil.copytree(self.served.trees, trees, ignore=shutil.ignore_patterns(".git"))
+        shutil.copytree(self.world.recipes / "sgl-kernel" / "absent", trees / "absent")
+        return Cmake(
+            program=locked,
+            ninja=locked.with_name("ninja"),
+            source=trees / UPSTREAM / "sgl-kernel",
+            build=root / "build",
+            defines=self.defines(trees),
+        )
