@@ -157,6 +157,11 @@ class Estimate:
     seconds: float
     basis: Literal["history", "profile", "this build", "prior"]
 
+    @property
+    def is_guess(self) -> bool:
+        """Whether nothing is known of this very unit."""
+        return self.basis in ("this build", "prior")
+
 
 def estimate(
     call: Call,

@@ -78,6 +78,7 @@ class _Entry:
             peak_bytes=self.wish.peak_bytes,
             seconds=self.wish.seconds,
             tail_bytes=self.wish.tail_bytes,
+            is_guess=self.wish.is_guess,
             cpus=self.wish.cpus,
             elapsed_seconds=self.active_seconds,
             rss_bytes=self.rss_bytes,
@@ -194,6 +195,7 @@ class Ledger:
         seconds: float,
         now: float,
         tail_bytes: int | None = None,
+        is_guess: bool = False,
         cpus: int = 1,
     ) -> int:
         """Enter a job that asks to start.
@@ -201,6 +203,7 @@ class Ledger:
         :param peak_bytes: Expected peak of its process tree.
         :param seconds: Expected duration.
         :param tail_bytes: The most to expect of it once it has come down from its peak.
+        :param is_guess: All this is guessed from other jobs.
         :returns: The number that the decisions name it by.
         """
         self._arrivals += 1
@@ -211,6 +214,7 @@ class Ledger:
             peak_bytes=peak_bytes,
             seconds=seconds,
             tail_bytes=tail_bytes,
+            is_guess=is_guess,
             cpus=cpus,
             arrived_seconds=now,
         )

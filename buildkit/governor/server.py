@@ -261,6 +261,7 @@ class Server:
             peak_bytes=max(expected.peak_bytes, ask.floor_bytes * 3 // 2),
             seconds=expected.seconds,
             tail_bytes=expected.tail_bytes,
+            is_guess=expected.is_guess,
             cpus=ask.passes,
             now=now,
         )
