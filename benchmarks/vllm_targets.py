@@ -27,7 +27,7 @@ UPSTREAM = "7.5 8.0 8.9 9.0 10.0 12.0"
 #: What the slot's cache holds of the command that configured it.
 GIVEN = (
     *("CMAKE_BUILD_TYPE", "VLLM_TARGET_DEVICE", "VLLM_PYTHON_EXECUTABLE", "NVCC_THREADS"),
-    *("CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER", "CUDAToolkit_ROOT", "CMAKE_MAKE_PROGRAM"),
+    *("CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER", "CUDAToolkit_ROOT"),
     *("CUTLASS_DIR", "CUTLASS_INCLUDE_DIR", "CUTLASS_TOOLS_UTIL_INCLUDE_DIR"),
     *("BK_VLLM_KEEP", "BK_VLLM_DROP", "BK_VLLM_ABSENT", "CMAKE_PROJECT_INCLUDE"),
 )
@@ -56,12 +56,13 @@ def configure(slot_build: Path, source: Path, build: Path) -> None:
         for line in (slot_build / "CMakeCache.txt").read_text().splitlines()
         if "=" in line and not line.startswith(("#", "//"))
     }
-    absent = cache["BK_VLLM_ABSENT"]
+    absent, cuda = cache["BK_VLLM_ABSENT"], cache["CUDAToolkit_ROOT"]
     environment = {
-        "PATH": f"{Path(cache['CMAKE_MAKE_PROGRAM']).parent}:{os.environ['PATH']}",
+        "PATH": f"{cuda}/bin:{os.environ['PATH']}",
         "HOME": "/",
         "TORCH_CUDA_ARCH_LIST": UPSTREAM,
-        "CUDA_HOME": cache["CUDAToolkit_ROOT"],
+        "CUDA_HOME": cuda,
+        "CUDA_PATH": cuda,
         "VLLM_CUTLASS_SRC_DIR": cache["CUTLASS_DIR"],
         "FLASH_MLA_SRC_DIR": absent,
         "QUTLASS_SRC_DIR": f"{absent}/nothing",
