@@ -19,12 +19,14 @@ __all__ = [
     "BuildkitError",
     "CacheError",
     "CompileError",
+    "InstallError",
     "JobError",
     "Location",
     "LockError",
     "LockFileError",
     "PatchError",
     "RecipeError",
+    "RemoteError",
     "RequestError",
     "SourceError",
     "ToolchainError",
@@ -173,6 +175,18 @@ class CacheError(JobError):
     """The cache cannot be read or written."""
 
     slug = "cache"
+
+
+class RemoteError(JobError):
+    """The remote does not answer, or does not take or give what it should."""
+
+    slug = "remote"
+
+
+class InstallError(JobError):
+    """What was asked for cannot be installed together, or not beside what is installed."""
+
+    slug = "install"
 
 
 class LockError(JobError):

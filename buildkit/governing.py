@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from buildkit.events import Progress
 from buildkit.fs import write_atomic
 from buildkit.governor.capacity import jobs_for, read_capacity, read_headroom
-from buildkit.governor.estimate import Measured, Prior
+from buildkit.governor.estimate import Prior, measured_of
 from buildkit.governor.govern import give_up, governed, machine_name, offered_jobs, read_load
 from buildkit.governor.governed import Governed, render_governed
 from buildkit.governor.hardcap import hard_cap
@@ -202,11 +202,7 @@ class Governing:
         runs = [
             (
                 unit_of(record.source, record.output, record.flags, self._roots),
-                Measured(
-                    peak_bytes=record.peak_bytes,
-                    seconds=record.wall_seconds - record.paused_seconds,
-                    ran_out=bool(record.ended),
-                ),
+                measured_of(record),
             )
             for record in read_records(self.slot.records, first_line=first_record)
             if (record.status == 0 or record.ended) and (record.source or record.output)

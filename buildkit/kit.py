@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from buildkit.events import Events
     from buildkit.mirrored import Mirror
     from buildkit.paths import Paths
+    from buildkit.remote import Remote
     from buildkit.run import Runner
     from buildkit.values import IndexSettings
 
@@ -39,6 +40,8 @@ class Kit:
     """What this process uses of the cache."""
     mirror: Mirror | None = None
     """Holds what builds fetch; asked before the network."""
+    remote: Remote | None = None
+    """Holds wheels of other machines; asked before a build."""
 
     def supply(self, settings: IndexSettings, *, is_offline: bool) -> Supply:
         """Return what fetching needs of it."""

@@ -120,10 +120,16 @@ def make(
 
 def _refuse_unpinned(drafted: Drafted) -> None:
     unpinned = drafted.plan.unpinned
+    name = f"{drafted.plan.recipe} {drafted.plan.version}"
+    if version_of(drafted.recipe, drafted.plan.version).published:
+        raise SourceError(
+            f"{name} is taken from the package index as published: there is nothing to make.",
+            remedy=f"Run `buildkit install {name.replace(' ', '==')} --python ENV`.",
+        )
     if unpinned:
         listed = "; ".join(f"{source.description}: {source.reason}" for source in unpinned)
         raise SourceError(
-            f"{drafted.plan.recipe} {drafted.plan.version} has sources without a pin ({listed}).",
+            f"{name} has sources without a pin ({listed}).",
             remedy=f"Run `buildkit pin {drafted.plan.recipe} --version {drafted.plan.version}`.",
         )
 
@@ -150,6 +156,10 @@ def _make_once(
     with locked(slot.lock, waiting=tell):
         if from_step == "fetch" and not is_clean:
             entry = look_up(kit.paths, plan.recipe, plan.key, kit.holds)
+            if entry is None and kit.remote is not None:
+                from buildkit.sharing import pull
+
+                entry = pull(plan, drafted.recipe, kit)
             if entry is not None:
                 return entry, True
         if is_clean:
@@ -218,7 +228,12 @@ def _run(
         )
         return _unstored(plan, verified)
     kit.events.step("store")
-    return store_wheel(kit.paths, plan, verified, kit.holds)
+    entry = store_wheel(kit.paths, plan, verified, kit.holds)
+    if kit.remote is not None:
+        from buildkit.sharing import offer
+
+        offer(plan, kit)
+    return entry
 
 
 def governing_of(drafted: Drafted, slot: Slot, kit: Kit) -> Governing:

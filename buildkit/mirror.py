@@ -1,7 +1,8 @@
 """The story of ``fetch``: all that a recipe's build fetches is put into one directory.
 
 Sources by their pins, the wheels of the build environment by its lock, NVIDIA's wheels where the
-toolkit comes from them, and the wheel of cuobjdump; a manifest tells what is for what. The import
+toolkit comes from them, the wheel of cuobjdump, and the packages of this distribution that the
+recipe may need; a manifest tells what is for what. The import
 check runs in the build environment and needs nothing more. The manifest names a recipe only when
 all of it is there; what is there of a fetch that broke off is not fetched again.
 """
@@ -9,6 +10,7 @@ all of it is there; what is there of a fetch that broke off is not fetched again
 from __future__ import annotations
 
 import json
+import platform
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
@@ -34,8 +36,11 @@ from buildkit.survey import choose_cuda, lock_of, narrowed
 from buildkit.tags import ranks
 from buildkit.toolchain.cuda import wheels_lock
 from buildkit.toolchain.cuobjdump import cuobjdump_lock
+from buildkit.toolchain.distribution import read_distribution
 from buildkit.toolchain.lock import parse_packages, user_lock_name
+from buildkit.toolchain.packages import lock_name, render_lock, take_packages
 from buildkit.toolchain.python import probe_python
+from buildkit.toolchain.system import recipe_packages
 from buildkit.values import LocalTree, PinnedArchive, PinnedCommit, Unpinned
 
 if TYPE_CHECKING:
@@ -101,6 +106,7 @@ def fetch_mirror(request: MirrorRequest, kit: Kit) -> Mirrored:
             items = [
                 *_sources(recipe, version, file, gatherer, kit),
                 *_wheels(recipe, version, file, request, python, gatherer, kit, supply),
+                *_system(recipe, request, gatherer, supply),
             ]
             _note(root, document, recipe, version, request, python, items)
     except OSError as error:
@@ -210,6 +216,37 @@ def _wheels(
             wanted.append(("CUDA", wheels_lock(python, memo=kit.paths.memo)))
         wanted.append(("cuobjdump", cuobjdump_lock(python, supply)))
     yield from _locked(wanted, request.machine, python, gatherer)
+
+
+def _system(
+    recipe: Recipe, request: MirrorRequest, gatherer: Gatherer, supply: Supply
+) -> Iterator[Item]:
+    """Take the distribution's packages too; a machine that has them installed needs none."""
+    distribution = read_distribution()
+    names = recipe_packages(recipe.system, distribution)
+    if not names:
+        return
+    listed = ", ".join(names)
+    if request.machine not in (None, platform.machine()):
+        supply.events.warning(f"{listed} for another machine: install it there.")
+        return
+    try:
+        packages = take_packages(names, distribution, supply, lambda _: False)
+    except ToolchainError as error:
+        supply.events.warning(f"Not in the mirror, install it where you build: {error.what}")
+        return
+    text = render_lock(names, distribution, packages)
+    yield gatherer.lock("system packages", lock_name(names, distribution), text)
+    for package in packages:
+        pinned = PinnedArchive(
+            kind="archive",
+            name=package.name,
+            version=package.version,
+            filename=package.filename,
+            url=None,
+            sha256=package.sha256,
+        )
+        yield gatherer.archive(f"system package {package.name}", pinned)
 
 
 def _locked(

@@ -28,6 +28,10 @@ class Paths:
         """Fetched archives, by SHA-256; immutable."""
         return self.root / "downloads"
 
+    def download(self, sha256: str, filename: str) -> Path:
+        """Where a fetched file lies, if it was fetched."""
+        return self.downloads / sha256[:2] / sha256 / filename
+
     @property
     def git(self) -> Path:
         """Bare mirrors of git repositories, one per URL."""
@@ -49,8 +53,18 @@ class Paths:
         return self.root / "toolkits"
 
     @property
+    def system(self) -> Path:
+        """Packages of the distribution, unpacked for builds."""
+        return self.root / "system"
+
+    @property
+    def package_lists(self) -> Path:
+        """The package manager's own lists, kept here since the system's need root."""
+        return self.root / "package-lists"
+
+    @property
     def locks(self) -> Path:
-        """Environment locks that were resolved for one user's own constraints."""
+        """What was resolved once: a user's own constraints, packages of the distribution."""
         return self.root / "locks"
 
     @property
@@ -86,7 +100,7 @@ class Paths:
     @property
     def history(self) -> Path:
         """What compiler calls took on this machine."""
-        return self.root / "history-1.sqlite3"
+        return self.root / "history-2.sqlite3"
 
     @property
     def memo(self) -> Path:

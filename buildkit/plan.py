@@ -104,6 +104,7 @@ def plan_make(recipe: Recipe, version: Version, request: Request, facts: Facts) 
         key=key,
         project_include=facts.project_include,
         unpatched=recipe.build.unpatched,
+        system=facts.system,
     )
 
 
@@ -231,6 +232,9 @@ def _machine_fields(facts: Facts) -> Iterator[KeyField]:
         yield KeyField(name=f"tool {tool.name}", value=f"{tool.version} sha256:{tool.digest}")
     if facts.toolchain.cuda_lock is not None:
         yield KeyField(name="CUDA wheels", value=f"sha256:{facts.toolchain.cuda_lock.digest}")
+    for package in facts.system.packages:
+        value = f"{package.version} {package.architecture} sha256:{package.sha256}"
+        yield KeyField(name=f"system package {package.name}", value=value)
     for name, number in sorted(facts.lock.versions.items()):
         yield KeyField(name=f"locked {name}", value=number)
     yield KeyField(name="environment lock", value=f"sha256:{facts.lock.digest}")

@@ -22,8 +22,7 @@ from buildkit.sources.settings import read_index_settings
 from buildkit.survey import choose_cuda
 from buildkit.toolchain.accept import check_cmake, check_torch
 from buildkit.toolchain.environment import ensure_environment, read_environment
-from buildkit.toolchain.python import include_directory
-from buildkit.toolchain.system import check_system
+from buildkit.toolchain.system import ensure_sysroot
 from buildkit.toolchain.toolkit import ensure_toolkit
 from buildkit.values import PatchedTree, SourceTree
 from buildkit.workshop import Workshop
@@ -83,7 +82,7 @@ def prepare(
     """
     settings = read_index_settings(kit.environment)
     supply = kit.supply(settings, is_offline=request.is_offline)
-    _check_machine(recipe, plan, kit)
+    sysroot = ensure_sysroot(plan.system, _tool(plan, "gcc"), supply)
     environment = _environment(plan, request, supply)
     toolkit = _toolkit(recipe, plan, environment, request, supply, kit)
     if recipe.toolchain.cuda and (plan.backend == "torch" or recipe.torch):
@@ -100,6 +99,7 @@ def prepare(
         slot=slot,
         environment=environment,
         cuda_root=toolkit,
+        sysroot=sysroot,
         variables=base_environment(kit.environment),
         sources=_extra_sources(plan, slot, supply),
         isolation=probe_isolation(kit.runner, kit.environment),
@@ -107,19 +107,6 @@ def prepare(
     )
     is_edited = not is_as_placed(slot.source) or read_key(slot.source_key) != plan.key
     return Prepared(tree=tree, workshop=workshop, is_edited=is_edited)
-
-
-def _check_machine(recipe: Recipe, plan: Plan, kit: Kit) -> None:
-    include = include_directory(
-        plan.python, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
-    )
-    check_system(
-        recipe.system,
-        _tool(plan, "gcc"),
-        include,
-        runner=kit.runner,
-        environment=kit.environment,
-    )
 
 
 def _environment(plan: Plan, request: Request, supply: Supply) -> Path:

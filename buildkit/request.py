@@ -11,11 +11,13 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from buildkit.arch import GpuArch, parse_arch
 from buildkit.errors import ArchError, Location, RequestError, nearest
 from buildkit.mirrored import open_mirror
+from buildkit.remote import parse_remote, parse_remote_mode
+from buildkit.settings import SETTINGS, Setting
 from buildkit.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from buildkit.governor.hardcap import HardCapWish
     from buildkit.mirrored import Mirror
+    from buildkit.remote import RemoteWish
 
 __all__ = [
     "SETTINGS",
@@ -30,12 +33,17 @@ __all__ = [
     "Setting",
     "WheelRequest",
     "cascade",
+    "choose_remote",
     "config_file",
     "parse_mirror",
+    "parse_offline",
     "parse_request",
     "parse_wheel_request",
     "require_machine",
 ]
+
+SystemPackages = Literal["download", "never"]
+"""Whether packages of the distribution are fetched and unpacked for a build, or never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,9 @@ class Request:
     hard_cap: HardCapWish = "auto"
     is_offline: bool = False
     mirror: Mirror | None = None
+    system_packages: SystemPackages = "download"
+    remote: RemoteWish | None = None
+    """None also where the request is offline."""
     has_local_version: bool = True
 
 
@@ -81,52 +92,6 @@ class WheelRequest:
     out: Path = Path("dist")
     is_offline: bool = False
     has_local_version: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One setting that may come from a flag, a variable or the configuration file."""
-
-    flag: str
-    variable: str
-    help: str
-
-
-SETTINGS: dict[str, Setting] = {
-    "arch": Setting(
-        flag="--arch", variable="BUILDKIT_ARCH", help="GPU target, such as sm120 or 12.0."
-    ),
-    "python": Setting(
-        flag="--python",
-        variable="BUILDKIT_PYTHON",
-        help="Python to build for: a version, an interpreter or an environment.",
-    ),
-    "out": Setting(
-        flag="--out", variable="BUILDKIT_OUT", help="Directory for the wheel.  [default: dist]"
-    ),
-    "jobs": Setting(
-        flag="--jobs", variable="BUILDKIT_JOBS", help="Most compiler calls at the same time."
-    ),
-    "memory": Setting(
-        flag="--memory",
-        variable="BUILDKIT_MEMORY",
-        help="Most memory that the build may use, such as 12GiB.",
-    ),
-    "hard_cap": Setting(
-        flag="--hard-cap",
-        variable="BUILDKIT_HARD_CAP",
-        help="Let the kernel keep the build to its memory too: auto, on or off.",
-    ),
-    "offline": Setting(
-        flag="--offline", variable="BUILDKIT_OFFLINE", help="Use only what was fetched before."
-    ),
-    "mirror": Setting(
-        flag="--mirror",
-        variable="BUILDKIT_MIRROR",
-        help="Directory that `buildkit fetch` filled; asked before the network.",
-    ),
-}
-"""Every setting of the cascade; its name is the key in the configuration file."""
 
 
 def cascade(
@@ -170,6 +135,7 @@ def parse_request(
             "No GPU target was named.",
             remedy="Give --arch sm120 (or 12.0, as nvidia-smi prints it), or set BUILDKIT_ARCH.",
         )
+    is_offline = parse_offline(chosen)
     return Request(
         recipe=recipe,
         arch=_arch(*chosen["arch"]),
@@ -181,10 +147,20 @@ def parse_request(
         jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
-        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        is_offline=is_offline,
         mirror=parse_mirror(chosen),
+        system_packages=_system_packages(chosen),
+        remote=None if is_offline else choose_remote(chosen),
         has_local_version=has_local_version,
     )
+
+
+def parse_offline(chosen: Mapping[str, tuple[object, Location]]) -> bool:
+    """Return whether only what was fetched before may be used.
+
+    :raises RequestError: if the value is neither yes nor no.
+    """
+    return _truth(*chosen["offline"]) if "offline" in chosen else False
 
 
 def parse_mirror(chosen: Mapping[str, tuple[object, Location]]) -> Mirror | None:
@@ -258,7 +234,7 @@ def parse_wheel_request(
         python=_text(*chosen["python"]) if "python" in chosen else None,
         machine=machine,
         out=_out(chosen),
-        is_offline=_truth(*chosen["offline"]) if "offline" in chosen else False,
+        is_offline=parse_offline(chosen),
         has_local_version=has_local_version,
     )
 
@@ -354,6 +330,27 @@ def _hard_cap(value: object, where: Location) -> HardCapWish:
             raise _wrong(value, "auto, on or off", where)
 
 
+def _system_packages(chosen: Mapping[str, tuple[object, Location]]) -> SystemPackages:
+    value, where = chosen.get("system_packages", ("download", None))
+    match value:
+        case "download" | "never":
+            return value
+        case _:
+            raise _wrong(value, "download or never", where)
+
+
+def choose_remote(chosen: Mapping[str, tuple[object, Location]]) -> RemoteWish | None:
+    """Return the remote that was chosen, if any.
+
+    :raises RequestError: if it is none.
+    """
+    mode = parse_remote_mode(*chosen["remote_mode"]) if "remote_mode" in chosen else "read"
+    if "remote" not in chosen:
+        return None
+    value, where = chosen["remote"]
+    return parse_remote(_text(value, where), mode, where)
+
+
 def _truth(value: object, where: Location) -> bool:
     text = str(value).lower()
     if text in {"1", "true", "yes", "on"}:
@@ -363,7 +360,7 @@ def _truth(value: object, where: Location) -> bool:
     raise _wrong(value, "yes or no", where)
 
 
-def _wrong(value: object, allowed: str, where: Location) -> RequestError:
+def _wrong(value: object, allowed: str, where: Location | None) -> RequestError:
     return RequestError(
         f"Found {value!r}, allowed {allowed}.", where=where, remedy="Correct it and try again."
     )

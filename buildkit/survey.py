@@ -1,13 +1,15 @@
 """The survey: asks the disk and the tools everything that a plan needs to know.
 
 What enters: a recipe, a version, a request. What leaves: :class:`~buildkit.values.Facts`. It
-fetches nothing, builds nothing and changes nothing but the memory of its own answers.
+builds nothing and changes nothing but the memory of its own answers; it fetches only what a lock of
+the user's own or the distribution's packages need before they have a digest.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from buildkit.borrowed import SystemChoice
 from buildkit.digest import digest_file
 from buildkit.errors import Location, RecipeError
 from buildkit.launcher import source_digest
@@ -18,7 +20,7 @@ from buildkit.sources import resolve_source
 from buildkit.toolchain.compilers import probe_binutils, probe_gcc
 from buildkit.toolchain.cuda import select_cuda
 from buildkit.toolchain.lock import read_lock
-from buildkit.toolchain.python import probe_python
+from buildkit.toolchain.python import include_directory, probe_python
 from buildkit.toolchain.toolkit import toolkit_root
 from buildkit.values import Facts, ProjectInclude, Toolchain
 
@@ -54,6 +56,7 @@ def survey(
 
     python, lock = _environment(recipe, version, recipe_file, request, kit)
     choice = choose_cuda(recipe, request, python, kit)
+    toolchain = _toolchain(recipe, choice, lock, kit)
     return Facts(
         source=resolve(version.source, ""),
         extra_sources=tuple(
@@ -62,10 +65,11 @@ def survey(
         ),
         patches=_patches(version, recipe_file),
         python=python,
-        toolchain=_toolchain(recipe, choice, lock, kit),
+        toolchain=toolchain,
         lock=lock,
         launcher=source_digest(),
         project_include=_project_include(recipe, recipe_file),
+        system=_system(recipe, request, python, toolchain, kit),
     )
 
 
@@ -164,6 +168,24 @@ def _project_include(recipe: Recipe, recipe_file: Path) -> ProjectInclude | None
     return ProjectInclude(file=file, digest=digest_file(file))
 
 
+def _system(
+    recipe: Recipe, request: Request, python: PythonIdentity, toolchain: Toolchain, kit: Kit
+) -> SystemChoice:
+    """Return where the headers and libraries come from that the recipe needs of the system."""
+    if not recipe.system.headers and not recipe.system.libraries:
+        return SystemChoice()
+    from buildkit.sources.settings import read_index_settings
+    from buildkit.toolchain.system import choose_system
+
+    include = include_directory(
+        python, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
+    )
+    supply = kit.supply(read_index_settings(kit.environment), is_offline=request.is_offline)
+    gcc = next(tool for tool in toolchain.tools if tool.name == "gcc")
+    may_fetch = request.system_packages == "download"
+    return choose_system(recipe.system, gcc, include, supply, may_fetch=may_fetch)
+
+
 def _patches(version: Version, recipe_file: Path) -> tuple[SelectedPatch, ...]:
     patches = select_patches(version.patches, patch_directory(recipe_file))
     for patch in patches:
@@ -179,7 +201,7 @@ def _patches(version: Version, recipe_file: Path) -> tuple[SelectedPatch, ...]:
 
 
 def _toolchain(recipe: Recipe, choice: CudaChoice | None, lock: EnvLock, kit: Kit) -> Toolchain:
-    compilers = probe_gcc(
+    host = probe_gcc(
         recipe.toolchain.host_compiler,
         choice.newest_gcc if choice is not None else None,
         runner=kit.runner,
@@ -187,15 +209,17 @@ def _toolchain(recipe: Recipe, choice: CudaChoice | None, lock: EnvLock, kit: Ki
         memo=kit.paths.memo,
     )
     tools = (
-        *compilers,
+        host.gcc,
+        host.gxx,
         *probe_binutils(
-            compilers[0], runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
+            host.gcc, runner=kit.runner, environment=kit.environment, memo=kit.paths.memo
         ),
     )
     if choice is None:
-        return Toolchain(tools=tools, cuda_root=None, cuda_lock=None)
+        return Toolchain(tools=tools, cuda_root=None, cuda_lock=None, note=host.note)
     return Toolchain(
         tools=(*tools, choice.nvcc),
         cuda_root=toolkit_root(choice, lock, kit.paths),
         cuda_lock=choice.lock,
+        note=host.note,
     )

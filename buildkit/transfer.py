@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Protocol
 
-from buildkit.cache.note import ENTRY, is_key, is_recipe, parse_note, render_note
+from buildkit.cache.note import ENTRY, MAX_NOTE_BYTES, is_key, is_recipe, parse_note, render_note
 from buildkit.cache.store import (
     add_entry,
     check_entry,
@@ -28,13 +28,12 @@ from buildkit.cache.store import (
 from buildkit.digest import digest_file
 from buildkit.errors import BuildkitError, CacheError, Location, RequestError, VerifyError
 from buildkit.fs import clone_file, staged_directory, staged_file, write_atomic
-from buildkit.wheels import read_provenance, read_wheel
+from buildkit.sharing import require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from buildkit.cache.note import EntryNote
     from buildkit.cache.store import StoredEntry
     from buildkit.kit import Kit
     from buildkit.paths import Paths
@@ -44,9 +43,6 @@ __all__ = ["Checked", "Imported", "check_cache", "export_entries", "import_entri
 #: First file of an archive: what it should hold, so that one that was cut off between two entries
 #: is not taken for whole.
 _CONTENTS = "export.json"
-
-#: Largest ``entry.json`` that is read from an archive; a real one has some ten KiB.
-MAX_NOTE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +129,6 @@ def _check_downloads(paths: Paths) -> Iterator[Checked]:
         yield Checked(name=f"download {file.name}", issue=issue)
 
 
-def require_sound(note: EntryNote, wheel: Path) -> None:
-    """Refuse an entry that does not agree with itself.
-
-    :param wheel: Its wheel, whose digest was compared already.
-    :raises VerifyError: with the reason.
-    """
-    if not note.is_keyed:
-        raise VerifyError("The key is not the digest of the key fields.")
-    read_wheel(wheel)
-    stated = read_provenance(wheel).get("key")
-    if stated != note.key:
-        raise VerifyError(f"The wheel says that its key is {stated}.")
-
-
 # --- export ---------------------------------------------------------------------------------------
 
 
@@ -200,7 +182,7 @@ def _write_archive(entries: Sequence[StoredEntry], destination: Path) -> None:
     ):
         tar.addfile(_member(_CONTENTS, len(contents)), io.BytesIO(contents))
         for entry, folder in zip(entries, names, strict=True):
-            data = render_note(entry.note)
+            data = render_note(entry.note.travelling)
             tar.addfile(_member(f"{folder}/{ENTRY}", len(data)), io.BytesIO(data))
             with entry.wheel.open("rb") as wheel:
                 size = entry.wheel.stat().st_size
@@ -220,7 +202,7 @@ def _write_folder(entry: StoredEntry, destination: Path) -> bool:
         return False
     with staged_directory(folder) as stage:
         clone_file(entry.wheel, stage / entry.note.wheel)
-        write_atomic(stage / ENTRY, render_note(entry.note))
+        write_atomic(stage / ENTRY, render_note(entry.note.travelling))
     return True
 
 
@@ -274,7 +256,7 @@ def _import(parcels: _Parcels, recipe: str, key: str, kit: Kit) -> bool:
         data = stream.read(MAX_NOTE_BYTES + 1)
     if len(data) > MAX_NOTE_BYTES:
         raise ValueError(f"{ENTRY} is larger than {MAX_NOTE_BYTES} bytes")
-    note = parse_note(recipe, key, data)
+    note = parse_note(recipe, key, data).travelling
     if look_up(kit.paths, recipe, note.key, kit.holds) is not None:
         return False
 

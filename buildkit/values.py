@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from buildkit.borrowed import SystemChoice
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -228,6 +230,8 @@ class Toolchain:
     """Toolkit root, or None when the recipe compiles no CUDA."""
     cuda_lock: EnvLock | None
     """What the toolkit is assembled from, when it comes from NVIDIA's wheels."""
+    note: str = ""
+    """Why the host compiler is not the default one; for people, not in the key."""
 
 
 # --- plan ----------------------------------------------------------------------------------------
@@ -247,6 +251,7 @@ class Facts:
     launcher: str = ""
     """Digest of the sources of the kit's launcher, which rewrites compiler calls."""
     project_include: ProjectInclude | None = None
+    system: SystemChoice = field(default_factory=SystemChoice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,6 +305,7 @@ class Plan:
     project_include: ProjectInclude | None = None
     unpatched: tuple[str, ...] = ()
     """Dependencies whose ``PATCH_COMMAND`` the recipe knows to be left out."""
+    system: SystemChoice = field(default_factory=SystemChoice)
 
     @property
     def unpinned(self) -> tuple[Unpinned, ...]:
@@ -372,3 +378,5 @@ class CacheEntry:
     verdict: str
     targets: tuple[str, ...]
     """Machine code in the wheel, such as ``("sm_120a",)``."""
+    origin: str = ""
+    """Address of the remote that it came from; empty: it was made or imported here."""

@@ -23,6 +23,7 @@ from buildkit.sources.settings import read_index_settings
 from buildkit.toolchain.cuobjdump import ensure_cuobjdump
 from buildkit.values import GpuCode, ImportPassed, ImportSkipped, VerifiedWheel
 from buildkit.wheels import list_gpu_code, read_wheel, render_provenance, rewrite_wheel
+from buildkit.wheels.needed import list_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from buildkit.arch import GpuArch
     from buildkit.kit import Kit
     from buildkit.recipe.model import Recipe, Verify
+    from buildkit.toolchain.sysroot import Sysroot
     from buildkit.values import BuiltWheel, PatchedTree, Plan
+    from buildkit.wheels.read import WheelContents
     from buildkit.workshop import Workshop
 
-__all__ = ["check_code", "verify_build"]
+__all__ = ["check_code", "has_gpu", "import_command", "last_line", "require_code", "verify_build"]
 
 
 def verify_build(
@@ -52,21 +55,9 @@ def verify_build(
         module of the import check does not import.
     """
     contents = read_wheel(built.path)
-    codes: tuple[GpuCode, ...] = ()
-    if plan.toolchain.cuda_root is not None:
-        supply = kit.supply(read_index_settings(kit.environment), is_offline=is_offline)
-        cuobjdump = ensure_cuobjdump(plan.python, supply)
-        codes = list_gpu_code(
-            built.path, cuobjdump=cuobjdump, runner=kit.runner, environment=kit.environment
-        )
-        issues = tuple(check_code(codes, contents.files, plan.arch, recipe.verify))
-        if issues:
-            raise VerifyError(
-                f"The wheel {built.path.name} is not for {plan.arch.name}: {'; '.join(issues)}.",
-                where=Location(file=str(built.path)),
-                remedy="Give the recipe a flag rule for these files, or allow the code in"
-                " verify.allow-code.",
-            )
+    if workshop.sysroot is not None:
+        _check_loader(contents, workshop.sysroot, kit)
+    codes = require_code(contents, plan, recipe, kit, is_offline=is_offline)
     imports = _check_imports(built.path, recipe.verify, workshop, kit)
     verdict = VerifiedWheel(
         path=built.path, sha256=digest_file(built.path), gpu_code=codes, imports=imports
@@ -83,6 +74,32 @@ def verify_build(
     )
     read_wheel(result)
     return VerifiedWheel(path=result, sha256=digest_file(result), gpu_code=codes, imports=imports)
+
+
+def require_code(
+    contents: WheelContents, plan: Plan, recipe: Recipe, kit: Kit, *, is_offline: bool
+) -> tuple[GpuCode, ...]:
+    """Return the GPU code of a wheel, which is what the plan asks for; none without CUDA.
+
+    :raises VerifyError: if the wheel lacks code or holds unrequested code.
+    :raises ToolchainError: if there is no cuobjdump to read it with.
+    """
+    if plan.toolchain.cuda_root is None:
+        return ()
+    supply = kit.supply(read_index_settings(kit.environment), is_offline=is_offline)
+    cuobjdump = ensure_cuobjdump(plan.python, supply)
+    codes = list_gpu_code(
+        contents.path, cuobjdump=cuobjdump, runner=kit.runner, environment=kit.environment
+    )
+    issues = tuple(check_code(codes, contents.files, plan.arch, recipe.verify))
+    if issues:
+        raise VerifyError(
+            f"The wheel {contents.path.name} is not for {plan.arch.name}: {'; '.join(issues)}.",
+            where=Location(file=str(contents.path)),
+            remedy="Give the recipe a flag rule for these files, or allow the code in"
+            " verify.allow-code.",
+        )
+    return codes
 
 
 def check_code(
@@ -112,6 +129,21 @@ def check_code(
                 yield f"{name} lacks code for {target.name} (it holds {held})"
 
 
+def _check_loader(wheel: WheelContents, sysroot: Sysroot, kit: Kit) -> None:
+    """Tell which packages of the sysroot a wheel needs where it runs: no static form would do.
+
+    Whether this machine has them is for the import check to say.
+    """
+    owners = sysroot.owners()
+    own = {name.rpartition("/")[2] for name in wheel.files}
+    for library, needed in list_needed(wheel.path):
+        if needed in owners and needed not in own:
+            kit.events.warning(
+                f"{library} needs {needed} of package {owners[needed]} wherever the wheel runs; the"
+                " package's static form cannot become part of a shared library."
+            )
+
+
 def _is_for(name: str, target: GpuArch) -> bool:
     """Tell whether code is for a target; code older than any target of the kit is for none."""
     try:
@@ -129,16 +161,29 @@ def _pins(plan: Plan, recipe: Recipe) -> dict[str, str]:
     return {"torch": f"torch=={release}.*"}
 
 
-#: Imports modules from an unpacked wheel; the arguments are its directory and the modules.
+#: Imports modules, which have to lie where they are expected; the arguments are the directories,
+#: one a line, and the modules.
 _IMPORT = """\
 import importlib, sys
-sys.path.insert(0, sys.argv[1])
+roots = sys.argv[1].split("\\n")
+sys.path[:0] = roots
 for name in sys.argv[2:]:
     module = importlib.import_module(name)
     origin = getattr(module, "__file__", None) or ""
-    if not origin.startswith(sys.argv[1]):
+    if not origin.startswith(tuple(roots)):
         sys.exit(f"{name} came from {origin}, not from the wheel")
 """
+
+
+def import_command(python: Path, roots: Sequence[Path], modules: Sequence[str]) -> list[str]:
+    """Return the command that imports modules from directories; its last line says why not."""
+    listed = "\n".join(str(root) for root in roots)
+    return [str(python), "-I", "-B", "-c", _IMPORT, listed, *modules]
+
+
+def has_gpu() -> bool:
+    """Tell whether this machine has an NVIDIA driver with a device. Source: nvidia-modprobe."""
+    return Path("/dev/nvidiactl").exists()
 
 
 def _check_imports(
@@ -146,12 +191,12 @@ def _check_imports(
 ) -> ImportPassed | ImportSkipped:
     if not verify.imports:
         return ImportSkipped(modules=(), reason="the recipe names no module")
-    if verify.needs_gpu and not Path("/dev/nvidiactl").exists():
+    if verify.needs_gpu and not has_gpu():
         return ImportSkipped(modules=verify.imports, reason="needs a GPU, and there is none here")
     with tempfile.TemporaryDirectory(prefix="buildkit-import-") as folder:
         unpacked = Path(folder).resolve() / "wheel"
         extract_archive(wheel, unpacked, strips_top=False)
-        command = [str(workshop.python), "-I", "-c", _IMPORT, str(unpacked), *verify.imports]
+        command = import_command(workshop.python, [unpacked], verify.imports)
         done = kit.runner.capture(
             launcher.isolated(command, workshop.isolation),
             env=workshop.variables,
@@ -160,13 +205,14 @@ def _check_imports(
         )
     if done.status != 0:
         raise VerifyError(
-            f"The import check failed ({', '.join(verify.imports)}): {_last_line(done.stderr)}",
+            f"The import check failed ({', '.join(verify.imports)}): {last_line(done.stderr)}",
             where=Location(file=str(wheel)),
             remedy="`buildkit shell` opens the environment in which it was tried.",
         )
     return ImportPassed(modules=verify.imports)
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """Return the line in which a traceback says what it is about."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else "it said nothing"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from buildkit.backend import Backend
     from buildkit.launcher import Admission, Isolation
     from buildkit.paths import Slot
+    from buildkit.toolchain.sysroot import Sysroot
     from buildkit.values import Plan
 
 __all__ = [
@@ -52,6 +53,8 @@ class Workshop:
     environment: Path
     """Root of the isolated environment that holds the build requirements."""
     cuda_root: Path | None
+    sysroot: Sysroot | None
+    """Headers and libraries of the distribution that the machine lacks."""
     variables: Mapping[str, str]
     """The base environment of the child: PATH and what little it inherits."""
     sources: Mapping[str, Path]
@@ -106,7 +109,31 @@ def build_variables(plan: Plan, workshop: Workshop, backend: Backend) -> dict[st
         variables["PYTORCH_NVCC"] = str(slot.shims / "nvcc")
     elif not backend.is_scikit_build:
         variables["CMAKE_ARGS"] = _cmake_arguments(plan, workshop)
-    return variables | {name: _expand(value, workshop) for name, value in plan.environment}
+    variables |= {name: _expand(value, workshop) for name, value in plan.environment}
+    if workshop.sysroot is not None:
+        for name, folders in _search_paths(workshop.sysroot).items():
+            before = [variables[name]] if variables.get(name) else []
+            variables[name] = ":".join([*before, *map(str, folders)])
+    return variables
+
+
+def _search_paths(sysroot: Sysroot) -> dict[str, tuple[Path, ...]]:
+    """Return the variables by which compilers, linkers, CMake and pkg-config find a sysroot.
+
+    GCC obeys its own also where nvcc calls it, and CMake's reach find_path, find_library and
+    find_package without taking a cache variable that a project may set itself. Source: GCC manual,
+    "Environment Variables"; CMake manual, cmake-env-variables; pkg-config(1).
+    """
+    libraries = sysroot.libraries
+    return {
+        "C_INCLUDE_PATH": sysroot.includes,
+        "CPLUS_INCLUDE_PATH": sysroot.includes,
+        "LIBRARY_PATH": libraries,
+        "CMAKE_INCLUDE_PATH": sysroot.includes,
+        "CMAKE_LIBRARY_PATH": libraries,
+        "CMAKE_PREFIX_PATH": (sysroot.prefix,),
+        "PKG_CONFIG_PATH": tuple(folder / "pkgconfig" for folder in libraries),
+    }
 
 
 def _system_path(plan: Plan, path: str) -> list[str]:
@@ -149,6 +176,9 @@ def _defines(plan: Plan, workshop: Workshop) -> dict[str, str]:
             "CMAKE_CUDA_HOST_COMPILER": str(_tool(plan, "g++")),
             "CUDAToolkit_ROOT": str(workshop.cuda_root),
         }
+    if workshop.sysroot is not None and (python := workshop.sysroot.python_includes):
+        # FindPython asks the interpreter, which names a directory that is not there.
+        found |= {f"{name}_INCLUDE_DIR": str(python[0]) for name in ("Python", "Python3")}
     if plan.project_include is not None:
         found["CMAKE_PROJECT_INCLUDE"] = str(workshop.slot.project_include)
     return found | {name: _expand(value, workshop) for name, value in plan.defines}
@@ -223,6 +253,8 @@ def _stable_names(plan: Plan, workshop: Workshop) -> list[tuple[Path, str]]:
     named = [(workshop.slot.root, "/buildkit"), (workshop.environment, "/buildkit/environment")]
     if workshop.cuda_root is not None:
         named.append((workshop.cuda_root, "/buildkit/cuda"))
+    if workshop.sysroot is not None:
+        named.append((workshop.sysroot.root, "/buildkit/system"))
     found: dict[Path, str] = {}
     for folder, name in named:
         # A build tool may have followed the links on the way.

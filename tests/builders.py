@@ -109,3 +109,17 @@ def some_facts(**changes: Any) -> Facts:
         lock=a_lock(setuptools="84.0.0"),
     )
     return replace(facts, **changes)
+
+
+def a_value_patch(package: str) -> str:
+    """Return the text of a patch that makes a package's ``value = 1`` a 2, and proves it."""
+    return f"""\
+Description: another value
+Goal: {package}/__init__.py: text matches /value = 2/
+
+--- a/{package}/__init__.py
++++ b/{package}/__init__.py
+@@ -1 +1 @@
+-value = 1
++value = 2
+"""

@@ -6,8 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.world import World
+
+# A machine under load is no fault of the code.
+settings.register_profile("kit", deadline=None)
+settings.load_profile("kit")
 
 PROJECTS = Path(__file__).parent / "projects"
 

@@ -1,8 +1,12 @@
-"""Stand-ins for the outside: a scripted runner, a clock that ticks, events that remember."""
+"""Stand-ins for the outside: a scripted runner, a clock that ticks, events that remember.
+
+And what a test does with real processes: finds them, waits for what they do.
+"""
 
 from __future__ import annotations
 
 import signal
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -31,6 +35,26 @@ def processes_with(mark: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process still runs; one that only waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def wait_for(is_so: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait until something is so.
+
+    :raises AssertionError: if it does not become so.
+    """
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not become so in time"
+        time.sleep(0.02)
 
 
 @dataclass

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "buildkit"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "buildkit"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+#: Of the tests and benchmarks, without the small projects that tests build.
+PROGRAMS = sorted(
+    file
+    for folder in ("tests", "benchmarks")
+    for file in (ROOT / folder).rglob("*.py")
+    if "projects" not in file.parts and file.name != "__init__.py"
+)
 
 
 def name_of(file: Path) -> str:
@@ -48,6 +56,7 @@ def called_names(file: Path) -> set[str]:
         ("hashlib", {"digest.py"}),
         ("git", {"sources/git.py"}),
         ("pyproject_hooks", {"backend.py"}),
+        ("obstore", {"objects.py"}),
     ],
 )
 def test_one_module_is_the_only_user_of(library: str, homes: set[str]) -> None:
@@ -67,7 +76,9 @@ def test_only_the_command_line_prints_and_exits() -> None:
     assert leavers <= {"cli/app.py"}
 
 
-@pytest.mark.parametrize("file", MODULES, ids=name_of)
+@pytest.mark.parametrize(
+    "file", [*MODULES, *PROGRAMS], ids=lambda file: file.relative_to(ROOT).as_posix()
+)
 def test_a_module_says_what_it_is_for_and_stays_readable(file: Path) -> None:
     text = file.read_text()
     assert ast.get_docstring(ast.parse(text))

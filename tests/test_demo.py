@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from buildkit.paths import paths_from
+from tests.programs import kit, pip
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.network, pytest.mark.slow]
 def buildkit(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ) | {"BUILDKIT_CACHE": str(folder / "cache")} | variables
     return subprocess.run(
-        [sys.executable, "-m", "buildkit", *args],
+        kit(*args),
         env=environment,
         cwd=folder,
         capture_output=True,
@@ -54,9 +55,8 @@ def test_the_wheel_holds_the_target_alone(demo):
 
 def test_the_library_itself_says_for_what_it_was_compiled(demo, tmp_path):
     _, done = demo
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
     wheel = Path(demo[0]) / done.stdout.strip()
-    subprocess.run([*pip, "--target", tmp_path / "site", wheel], check=True)
+    pip("install", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel)
     told = subprocess.run(
         [sys.executable, "-c", "import demo_kernel; print(demo_kernel.targets())"],
         env={"PYTHONPATH": str(tmp_path / "site")},
@@ -84,7 +84,8 @@ def test_the_second_make_imports_only_what_it_needs(demo):
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=dict(os.environ) | {"BUILDKIT_CACHE": str(folder / "cache")},
+        env=dict(os.environ)
+        | {"BUILDKIT_CACHE": str(folder / "cache"), "BUILDKIT_REMOTE": "s3://wheels"},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -93,7 +94,18 @@ def test_the_second_make_imports_only_what_it_needs(demo):
     document, status, *modules = done.stdout.splitlines()
     assert json.loads(document)["cached"] is True
     assert status == "0"
-    for dear in ("git", "unidiff", "packaging", "unearth", "uv", "rich", "tomlkit", "installer"):
+    for dear in (
+        "git",
+        "unidiff",
+        "packaging",
+        "unearth",
+        "uv",
+        "rich",
+        "tomlkit",
+        "installer",
+        "asyncio",
+        "obstore",
+    ):
         assert dear not in modules
     assert len(modules) < 320
 
@@ -109,3 +121,17 @@ def test_another_cache_at_another_time_gives_the_same_bytes(demo):
     same = buildkit(folder, "diff", first.stdout.strip(), done.stdout.strip())
     assert same.returncode == 0, same.stdout
     assert same.stdout.startswith("the same: sha256 ")
+
+
+def test_it_is_installed_into_an_environment_and_says_what_it_was_compiled_for(demo, tmp_path):
+    folder, _ = demo
+    env = tmp_path / "my env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True)
+    args = ("--python", str(env), "--arch", "sm120", "--no-make")
+    done = buildkit(folder, "install", "demo-kernel", *args)
+    assert done.returncode == 0, done.stderr
+    assert "import ok (demo_kernel)" in done.stderr
+    assert "not verified: any kernel: none was run" in done.stdout
+    command = [env / "bin" / "python", "-c", "import demo_kernel; print(demo_kernel.targets())"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout == "['sm_120']\n"

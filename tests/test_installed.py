@@ -14,25 +14,12 @@ from buildkit.cli.app import run
 from buildkit.digest import digest_tree
 from buildkit.errors import PatchError, RequestError
 from buildkit.installed import apply_installed, find_installed, revert_installed, status_of
+from tests.builders import a_value_patch
 from tests.fakes import RecordingEvents
-from tests.wheels.test_wheels import a_wheel
+from tests.programs import pip
+from tests.wheels.toy import a_wheel
 
-PATCH = """\
-Description: another value
-Goal: toy_x/__init__.py: text matches /value = 2/
-
---- a/toy_x/__init__.py
-+++ b/toy_x/__init__.py
-@@ -1 +1 @@
--value = 1
-+value = 2
-"""
-
-
-def pip(*args: str | Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", *args], check=True
-    )
+PATCH = a_value_patch("toy_x")
 
 
 @pytest.fixture

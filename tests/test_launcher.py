@@ -1,3 +1,5 @@
+"""What the kit writes for bk-launch, and reads of its records."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Which patches fit which versions of a package."""
+
 from __future__ import annotations
 
 import tarfile

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from buildkit.launcher import binary, probe_isolation
-from buildkit.run import ProcessRunner
+from buildkit.launcher import binary
+from tests.machine import needs_network_namespace
+from tests.programs import kit
 from tests.world import World
 
 pytestmark = pytest.mark.network
@@ -47,15 +46,14 @@ def test_a_second_fetch_changes_nothing_and_needs_no_index(mirrored):
     assert contents(mirrored.root / "mirror") == before
 
 
+@needs_network_namespace
 def test_a_make_from_the_mirror_needs_no_network_and_leaves_it_alone(tmp_path, mirrored):
-    if not probe_isolation(ProcessRunner(), os.environ).network:
-        pytest.skip("no network namespaces here")
     mirror = mirrored.root / "mirror"
     before = contents(mirror)
     done = subprocess.run(
         [
-            *(binary("bk-isolate"), "--no-network", "--", sys.executable, "-m", "buildkit"),
-            *("make", "toy", "--arch", "sm120", "--mirror", mirror, "--offline"),
+            *(binary("bk-isolate"), "--no-network", "--"),
+            *kit("make", "toy", "--arch", "sm120", "--mirror", str(mirror), "--offline"),
         ],
         env=mirrored.environment | {"BUILDKIT_CACHE": str(tmp_path / "cache")},
         cwd=tmp_path,

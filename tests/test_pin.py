@@ -15,6 +15,7 @@ from buildkit.pin import pin
 from buildkit.recipe import read_recipe
 from buildkit.run import ProcessRunner
 from tests.fakes import RecordingEvents
+from tests.programs import git
 
 RECIPE = """\
 # A recipe with comments.
@@ -45,10 +46,9 @@ def world(tmp_path):
     (index / "index.html").write_text(links)
     repository = tmp_path / "dep"
     repository.mkdir()
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     (repository / "f").write_text("1")
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"], ["tag", "v1"]):
-        subprocess.run([*git, *command], cwd=repository, check=True)
+        git(repository, *command)
     recipes = tmp_path / "recipes"
     (recipes / "patches" / "toy").mkdir(parents=True)
     (recipes / "patches" / "toy" / "fix.patch").write_text("Description: x\n")
@@ -116,10 +116,9 @@ def test_what_the_index_lacks_changes_nothing(world):
 
 def test_a_ref_is_followed_only_on_request(world):
     act(world)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     (world / "dep" / "f").write_text("2")
-    subprocess.run([*git, "commit", "-qam", "y"], cwd=world / "dep", check=True)
-    subprocess.run([*git, "tag", "-f", "v1"], cwd=world / "dep", check=True, capture_output=True)
+    git(world / "dep", "commit", "-qam", "y")
+    git(world / "dep", "tag", "-f", "v1")
     assert act(world).changes == ()
     (change,) = act(world, is_upgrade=True).changes
     assert change.startswith("sources.dep.commit = ")

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from buildkit.arch import parse_arch
+from buildkit.borrowed import SystemChoice, SystemPackage
 from buildkit.digest import digest_value
 from buildkit.errors import ArchError
 from buildkit.plan import difference, plan_make
@@ -195,3 +196,20 @@ def test_what_is_handed_over_is_all_there_is():
     made = plan(with_build(defines={"FETCHCONTENT_SOURCE_DIR_X": "/x"}))
     assert dict(made.defines)["FETCHCONTENT_FULLY_DISCONNECTED"] == "ON"
     assert "FETCHCONTENT_FULLY_DISCONNECTED" not in dict(plan().defines)
+
+
+def test_packages_of_the_system_are_in_the_key_by_version_and_digest():
+    package = SystemPackage(
+        name="libnuma-dev",
+        version="2.0-1",
+        architecture="amd64",
+        sha256=a_digest("deb"),
+        filename="libnuma-dev.deb",
+    )
+    facts = some_facts(system=SystemChoice(packages=(package,)))
+    recipe = a_recipe()
+    plan = plan_make(recipe, recipe.versions[0], a_request(), facts)
+    told = {field.name: field.value for field in plan.key_fields}
+    assert told["system package libnuma-dev"] == f"2.0-1 amd64 sha256:{a_digest('deb')}"
+    other = plan_make(recipe, recipe.versions[0], a_request(), some_facts())
+    assert plan.key != other.key

@@ -7,14 +7,13 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from buildkit.errors import ToolchainError
 from buildkit.run import ProcessRunner, render_environment
-from tests.fakes import hear_interrupts
+from tests.fakes import hear_interrupts, is_alive, wait_for
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -58,7 +57,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
     code = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
     with pytest.raises(ToolchainError, match=r"gave no answer within 0\.3 s"):
         ProcessRunner().capture(["sh", "-c", code], env=ENV, timeout_seconds=0.3)
-    assert not _is_alive(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
@@ -77,13 +76,11 @@ except KeyboardInterrupt:
     import subprocess
 
     process = subprocess.Popen([sys.executable, "-c", code], preexec_fn=hear_interrupts)
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    pid = tmp_path / "pid"
+    wait_for(lambda: pid.exists() and pid.read_text().strip())
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130
-    assert not _is_alive(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 def test_two_runs_at_once_do_not_disturb_each_other() -> None:
@@ -106,11 +103,3 @@ def test_two_runs_at_once_do_not_disturb_each_other() -> None:
 def test_only_changes_are_shown_and_secrets_are_not() -> None:
     lines = render_environment({"A": "1", "B": "x y", "MY_TOKEN": "hush"}, {"A": "1"})
     assert lines == ["B='x y'", "MY_TOKEN=***"]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"

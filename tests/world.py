@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from buildkit.launcher import read_records
 from tests.fakes import hear_interrupts
+from tests.programs import kit
 
 
 @dataclass
@@ -48,11 +48,11 @@ class World:
         }
 
     def command(self, *args: str) -> list[str]:
-        return [sys.executable, "-m", "buildkit", *args]
+        return kit(*args)
 
     def run(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*args),
+            kit(*args),
             env=self.environment | variables,
             cwd=self.root,
             capture_output=True,
@@ -68,7 +68,7 @@ class World:
 
     def start(self, *args: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.command("make", "toy", "--arch", "sm120", "--out", str(self.out), *args),
+            kit("make", "toy", "--arch", "sm120", "--out", str(self.out), *args),
             env=self.environment,
             cwd=self.root,
             stdout=subprocess.PIPE,

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["Item", "Kind", "Removal", "choose", "remove_items", "scan", "total_bytes"]
 
 Kind = Literal[
-    "leftover", "damaged", "build", "uv", "download", "git", "environment", "toolkit", "wheel"
+    "leftover",
+    "damaged",
+    "build",
+    "uv",
+    "download",
+    "git",
+    "environment",
+    "toolkit",
+    "system",
+    "wheel",
 ]
 
 #: What goes first when room is needed: what nobody needs, then what only speeds a build up, then
@@ -41,6 +50,7 @@ _RANK: dict[Kind, int] = {
     "git": 3,
     "environment": 3,
     "toolkit": 3,
+    "system": 3,
     "wheel": 4,
 }
 
@@ -190,6 +200,7 @@ def scan(paths: Paths, *, now_seconds: float) -> tuple[Item, ...]:
         ("git", paths.git, "*.git"),
         ("environment", paths.environments, "*/"),
         ("toolkit", paths.toolkits, "*/"),
+        ("system", paths.system, "*/"),
         ("wheel", paths.wheels, "*/" + "[0-9a-f]" * 64),
     ]
     found: list[Item] = []
@@ -204,7 +215,7 @@ def scan(paths: Paths, *, now_seconds: float) -> tuple[Item, ...]:
 
 def _is_ours(kind: Kind, path: Path) -> bool:
     match kind:
-        case "build" | "environment" | "toolkit" | "git":
+        case "build" | "environment" | "toolkit" | "system" | "git":
             return any(lock.is_file() for lock in _locks(path))
         case "uv":
             return (path / "CACHEDIR.TAG").is_file()
@@ -224,7 +235,7 @@ def _locks(path: Path) -> set[Path]:
 def _leftovers(paths: Paths, now_seconds: float) -> Iterator[Path]:
     """Yield what killed processes left under temporary names."""
     rooms = (paths.wheels, paths.downloads, paths.git, paths.environments, paths.toolkits)
-    for room in (*rooms, paths.builds, paths.root, paths.damaged):
+    for room in (*rooms, paths.system, paths.builds, paths.root, paths.damaged):
         depth = (".*", "*/.*") if room in (paths.wheels, paths.downloads) else (".*",)
         for path in (path for pattern in depth for path in room.glob(pattern)):
             if not _TEMPORARY.fullmatch(path.name):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from buildkit.digest import Digest, digest_value
@@ -16,9 +16,21 @@ from buildkit.values import KeyField
 if TYPE_CHECKING:
     from buildkit.values import Plan, VerifiedWheel
 
-__all__ = ["ENTRY", "EntryNote", "is_key", "is_recipe", "note_of", "parse_note", "render_note"]
+__all__ = [
+    "ENTRY",
+    "MAX_NOTE_BYTES",
+    "EntryNote",
+    "is_key",
+    "is_recipe",
+    "note_of",
+    "parse_note",
+    "render_note",
+]
 
 ENTRY = "entry.json"
+
+#: Largest note that is read from elsewhere; a real one has some ten KiB.
+MAX_NOTE_BYTES = 4 << 20
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _RECIPE = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
@@ -37,6 +49,13 @@ class EntryNote:
     verdict: str
     targets: tuple[str, ...]
     fields: tuple[KeyField, ...]
+    origin: str = ""
+    """Address of the remote that it came from; empty: it was made or imported here."""
+
+    @property
+    def travelling(self) -> EntryNote:
+        """The note as it leaves this cache, or enters it: where a wheel was before is not told."""
+        return replace(self, origin="")
 
     @property
     def is_keyed(self) -> bool:
@@ -73,13 +92,15 @@ def note_of(plan: Plan, wheel: VerifiedWheel) -> EntryNote:
 
 def render_note(note: EntryNote) -> bytes:
     """Return the contents of ``entry.json``."""
-    document = {
+    document: dict[str, object] = {
         "wheel": note.wheel,
         "sha256": note.sha256,
         "verdict": note.verdict,
         "targets": list(note.targets),
         "fields": [[field.name, field.value] for field in note.fields],
     }
+    if note.origin:
+        document["origin"] = note.origin
     return json.dumps(document, indent=1).encode()
 
 
@@ -100,6 +121,7 @@ def parse_note(recipe: str, key: str, data: bytes) -> EntryNote:
             fields=tuple(
                 KeyField(name=str(name), value=str(value)) for name, value in document["fields"]
             ),
+            origin=str(document.get("origin", "")),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{ENTRY} is damaged: {type(error).__name__} {error}") from error

@@ -38,6 +38,7 @@ __all__ = [
     "require_cache",
     "set_aside",
     "store_wheel",
+    "stored_entry",
     "stored_fields",
     "unusable",
 ]
@@ -184,8 +185,13 @@ def nearest_fields(
 
 def stored_fields(paths: Paths, recipe: str, key: Digest) -> tuple[KeyField, ...]:
     """Return the key fields of a stored entry; none if there is no such entry."""
-    entry = _read(_folder(paths, recipe, key))
+    entry = stored_entry(paths, recipe, key)
     return () if entry is None else entry.note.fields
+
+
+def stored_entry(paths: Paths, recipe: str, key: Digest) -> StoredEntry | None:
+    """Return a stored entry without reading its wheel; None if there is no such entry."""
+    return _read(_folder(paths, recipe, key))
 
 
 def entry_folders(paths: Paths, recipe: str = "*") -> tuple[Path, ...]:
@@ -247,6 +253,7 @@ def _entry(folder: Path, note: EntryNote) -> CacheEntry:
         sha256=note.sha256,
         verdict=note.verdict,
         targets=note.targets,
+        origin=note.origin,
     )
 
 

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fetch": ("buildkit.cli.mirroring", "fetch"),
     "shell": ("buildkit.cli.making", "shell"),
     "patch": ("buildkit.cli.patching", "patch"),
+    "install": ("buildkit.cli.installing", "install"),
     "lock": ("buildkit.cli.locking", "lock"),
     "sync": ("buildkit.cli.locking", "sync"),
     "pin": ("buildkit.cli.pinning", "pin"),

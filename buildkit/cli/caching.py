@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from buildkit.cli.options import json_option, kit_from
+from buildkit.environ import process_environment
 from buildkit.errors import Location, RequestError
 from buildkit.sizes import parse_size, render_size
 
@@ -206,6 +207,34 @@ def import_cache(source: Path, as_json: bool) -> None:
         click.echo(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
     if states["refused"]:
         raise click.exceptions.Exit(1)
+
+
+@cache.command("push")
+@click.option("--remote", metavar="URL|DIR", help="Where to.  [env: BUILDKIT_REMOTE]")
+@select_options
+@json_option
+def push_cache(remote: str | None, recipe: str | None, key: str | None, as_json: bool) -> None:
+    """Write wheels to a remote, for others to take with `make --remote`; what is there stays.
+
+    Example: buildkit cache push --remote s3://wheels/team --recipe demo-kernel
+    """
+    from buildkit.request import cascade, choose_remote
+    from buildkit.sharing import push_all
+    from buildkit.transfer import select
+
+    wish = choose_remote(cascade({"remote": remote}, process_environment()))
+    if wish is None:
+        raise RequestError(
+            "No remote was named.",
+            where=Location(file="command line", key="--remote"),
+            remedy="Give --remote s3://BUCKET/PATH, or set BUILDKIT_REMOTE.",
+        )
+    with kit_from((), as_json=as_json, remote=wish) as kit:
+        pushed, known = push_all(select(kit.paths, recipe, key), kit)
+    if as_json:
+        click.echo(json.dumps({"pushed": pushed, "already_there": known}))
+        return
+    click.echo(f"{pushed} wheels pushed to {wish.url}, {known} were there already")
 
 
 @cache.command()

@@ -30,6 +30,8 @@ _OF_BUILDS = {
     "jobs": "--jobs",
     "memory": "--memory",
     "mirror": "--mirror",
+    "remote": "--remote",
+    "remote_mode": "--remote-mode",
     "constraints": "--with",
     "environment": "--env",
     "recipes": "--recipes",

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from buildkit.cli.from_wheel import drop_wheel_options, make_from_wheel, wheel_options
-from buildkit.cli.options import json_option, kit_from, recipes_option
+from buildkit.cli.options import (
+    json_option,
+    kit_from,
+    recipes_option,
+    setting_options,
+    with_option,
+)
 from buildkit.request import SETTINGS, Request, cascade, parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from buildkit.governor.capacity import Capacity
+    from buildkit.kit import Kit
     from buildkit.make import Drafted, Made
+    from buildkit.values import CacheEntry
 
 __all__ = ["make", "plan", "shell"]
-
-_FLAGS: dict[str, dict[str, Any]] = {
-    "offline": {"is_flag": True},
-    "memory": {"metavar": "SIZE"},
-    "jobs": {"metavar": "N"},
-    "mirror": {"metavar": "DIR"},
-    "hard_cap": {"metavar": "auto|on|off"},
-}
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,11 +58,7 @@ def take_request(values: dict[str, Any]) -> Request:
 
 def plain_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that make a request, and pass each as it is."""
-    for name, setting in reversed(SETTINGS.items()):
-        extra = _FLAGS.get(name, {})
-        command = click.option(
-            setting.flag, name, help=f"{setting.help}  [env: {setting.variable}]", **extra
-        )(command)
+    command = setting_options(*SETTINGS)(command)
     for decorator in (
         click.option(
             "--no-local",
@@ -77,13 +73,7 @@ def plain_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="PYTHON",
             help="Build in the environment of this interpreter instead of an isolated one.",
         ),
-        click.option(
-            "--with",
-            "constraints",
-            multiple=True,
-            metavar="REQ",
-            help="Narrow a build requirement, such as 'torch==2.11.0'; may be repeated.",
-        ),
+        with_option,
         click.option("--version", metavar="V", help="Version to build.  [default: the recipe's]"),
         click.argument("name"),
     ):
@@ -106,9 +96,10 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
     from buildkit.make import draft
     from buildkit.plan import difference
 
-    with kit_from(recipes, as_json=as_json, mirror=request.mirror) as kit:
+    with kit_from(recipes, as_json=as_json, mirror=request.mirror, remote=request.remote) as kit:
         drafted = draft(request, kit)
         hit = look_up(kit.paths, drafted.plan.recipe, drafted.plan.key)
+        origin = _origin(drafted, hit, kit)
         isolation = probe_isolation(kit.runner, kit.environment).description
         lines: tuple[str, ...] = ()
         if explain and hit is None:
@@ -120,12 +111,18 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
     if as_json:
         click.echo(
             json.dumps(
-                _plan_document(drafted, is_cached=hit is not None, isolation=isolation, why=lines)
+                _plan_document(
+                    drafted,
+                    is_cached=hit is not None,
+                    origin=origin,
+                    isolation=isolation,
+                    why=lines,
+                )
             )
         )
         return
     click.echo(_render_plan(drafted, isolation))
-    click.echo(f"cache    {'hit: ' + str(hit.wheel) if hit else 'miss'}")
+    click.echo(f"cache    {_render_hit(hit, origin)}")
     for line in lines:
         click.echo(f"         {line}")
 
@@ -161,7 +158,9 @@ def make(origin: str, recipes: tuple[Path, ...], as_json: bool, **choices: Any) 
     drop_wheel_options(choices)
     request = take_request(choices)
     verbose = choices.pop("verbose")
-    with kit_from(recipes, as_json=as_json, verbose=verbose, mirror=request.mirror) as kit:
+    with kit_from(
+        recipes, as_json=as_json, verbose=verbose, mirror=request.mirror, remote=request.remote
+    ) as kit:
         made = story(request, kit, **choices)
     click.echo(json.dumps(_made_document(made)) if as_json else str(made.wheel))
 
@@ -194,7 +193,7 @@ def shell(
 
 
 def _plan_document(
-    drafted: Drafted, *, is_cached: bool, isolation: str, why: tuple[str, ...]
+    drafted: Drafted, *, is_cached: bool, origin: str, isolation: str, why: tuple[str, ...]
 ) -> dict[str, object]:
     plan = drafted.plan
     return {
@@ -210,7 +209,14 @@ def _plan_document(
         "known_gaps": list(drafted.known_gaps),
         "not_passed_on": list(drafted.strays),
         "unpinned": [f"{source.description}: {source.reason}" for source in plan.unpinned],
+        "host_compiler": plan.toolchain.note,
+        "system": {
+            "notes": list(plan.system.notes),
+            "missing": plan.system.lacks,
+            "remedy": plan.system.remedy,
+        },
         "cached": is_cached,
+        "origin": origin or None,
         "why": list(why),
     }
 
@@ -233,9 +239,24 @@ def _made_document(made: Made) -> dict[str, object]:
         "sha256": made.entry.sha256,
         "key": made.entry.key,
         "cached": made.is_cached,
+        "origin": made.entry.origin or None,
         "verdict": made.entry.verdict,
         "targets": list(made.entry.targets),
     }
+
+
+def _origin(drafted: Drafted, hit: CacheEntry | None, kit: Kit) -> str:
+    """Return the remote that a wheel came from, or would come from; empty for none."""
+    from buildkit.sharing import shared_note
+
+    note = shared_note(drafted.plan, kit) if hit is None else None
+    return hit.origin if hit is not None else note.origin if note is not None else ""
+
+
+def _render_hit(hit: CacheEntry | None, origin: str) -> str:
+    if hit is None:
+        return f"miss here, hit at {origin}" if origin else "miss"
+    return f"hit: {hit.wheel}{f' (from {origin})' if origin else ''}"
 
 
 def _render_plan(drafted: Drafted, isolation: str) -> str:
@@ -253,6 +274,11 @@ def _render_plan(drafted: Drafted, isolation: str) -> str:
     ]
     lines += [f"  {field.name} = {field.value}" for field in plan.key_fields]
     lines += [f"unpinned {source.description}: {source.reason}" for source in plan.unpinned]
+    if plan.toolchain.note:
+        lines.append(f"compiler {plan.toolchain.note}")
+    lines += [f"system   {note}" for note in plan.system.notes]
+    if plan.system.lacks:
+        lines.append(f"missing  {plan.system.lacks} {plan.system.remedy}")
     lines += [f"gap      {gap}" for gap in drafted.known_gaps]
     if drafted.strays:
         lines.append(f"ignored  {', '.join(drafted.strays)}: set here, not passed to the build")

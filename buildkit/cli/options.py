@@ -13,11 +13,13 @@ from buildkit.errors import Location, RequestError, nearest
 from buildkit.holds import Holds
 from buildkit.kit import Kit
 from buildkit.paths import data_root, paths_from
+from buildkit.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from buildkit.mirrored import Mirror
+    from buildkit.remote import RemoteWish
 
 __all__ = [
     "json_option",
@@ -26,6 +28,8 @@ __all__ = [
     "patches_option",
     "recipe_folders",
     "recipes_option",
+    "setting_options",
+    "with_option",
 ]
 
 
@@ -44,6 +48,44 @@ def recipes_option(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path),
         metavar="DIR",
         help="A directory of recipes of your own; may be repeated.  [env: BUILDKIT_RECIPES]",
+    )(command)
+
+
+#: What click has to know of a setting besides its name.
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "offline": {"is_flag": True},
+    "memory": {"metavar": "SIZE"},
+    "jobs": {"metavar": "N"},
+    "mirror": {"metavar": "DIR"},
+    "hard_cap": {"metavar": "auto|on|off"},
+    "system_packages": {"metavar": "download|never"},
+    "remote": {"metavar": "URL|DIR"},
+    "remote_mode": {"metavar": "read|read-write"},
+}
+
+
+def setting_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of settings, in this order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            setting = SETTINGS[name]
+            told = f"{setting.help}  [env: {setting.variable}]"
+            extra = _SETTINGS.get(name, {})
+            command = click.option(setting.flag, name, help=told, **extra)(command)
+        return command
+
+    return add
+
+
+def with_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--with``."""
+    return click.option(
+        "--with",
+        "constraints",
+        multiple=True,
+        metavar="REQ",
+        help="Narrow a build requirement, such as 'torch==2.11.0'; may be repeated.",
     )(command)
 
 
@@ -105,9 +147,11 @@ def kit_from(
     as_json: bool,
     verbose: bool = False,
     mirror: Mirror | None = None,
+    remote: RemoteWish | None = None,
 ) -> Iterator[Kit]:
     """Yield the kit of this process: real directories, real processes, this terminal."""
     from buildkit.console import events_for
+    from buildkit.remote import Remote
     from buildkit.run import ProcessRunner
 
     environment = process_environment()
@@ -122,6 +166,7 @@ def kit_from(
             recipe_folders=recipe_folders(named),
             holds=holds,
             mirror=mirror,
+            remote=Remote(remote, environment, events) if remote is not None else None,
         )
     finally:
         holds.release()

@@ -4,7 +4,8 @@ What enters: the units with their times alone and their peaks, the cap and the C
 one figure for each reason why the build cannot be shorter; the largest is the bound.
 
 ``memory``, ``big`` and ``pairs`` bound schedules that reserve each job's peak while it runs. One
-that let two jobs peak at different moments could beat them; ``physical`` bounds that one too.
+that lets jobs peak at different moments can beat them, as the governor does where it knows that a
+job has come down from its peak; ``physical`` bounds that one too.
 """
 
 from __future__ import annotations

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Point", "curve_of", "sum_curves", "thin"]
+__all__ = ["DOWN_SHARE", "NEAR_SHARE", "Point", "curve_of", "sum_curves", "tail_of", "thin"]
+
+#: A call has come down from its peak when it has held the first of these shares of it and then
+#: holds less than the second. Source: nvcc's optimiser (cicc) holds the peak of a unit and ends
+#: before ptxas starts, which held a sixth to a third of it for flash-attn; docs/measurements.md.
+NEAR_SHARE = 0.9
+DOWN_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,27 @@ def _sweep(turns: list[tuple[float, float, float, int]]) -> list[Point]:
         if held != before:
             points.append(Point(now, max(0.0, held)))
     return points
+
+
+def tail_of(held: Iterable[float], peak_bytes: float) -> float | None:
+    """Return the most that a call holds after it has come down from its peak the first time.
+
+    One that comes near its peak twice, as of several nvcc passes, has a tail as high as that: it
+    promises nothing.
+
+    :param held: What it holds, one sample after the other.
+    :returns: None if it does not come down before it ends.
+    """
+    was_near = False
+    tail: float | None = None
+    for bytes_ in held:
+        if tail is not None:
+            tail = max(tail, bytes_)
+        elif bytes_ >= NEAR_SHARE * peak_bytes:
+            was_near = True
+        elif was_near and bytes_ < DOWN_SHARE * peak_bytes:
+            tail = bytes_
+    return tail
 
 
 def thin(points: Sequence[Point], count: int) -> list[Point]:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
+from buildkit.governor.curve import tail_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from buildkit.governor.profile import Unit
+    from buildkit.records import UnitRecord
 
 __all__ = [
     "Call",
@@ -26,6 +29,7 @@ __all__ = [
     "Prior",
     "UnitKey",
     "estimate",
+    "measured_of",
 ]
 
 Language = Literal["cuda", "c++", "link"]
@@ -86,13 +90,31 @@ class Measured:
 
     peak_bytes: int
     seconds: float
+    tail_bytes: int | None = None
+    """The most that it held once it had come down from its peak; None: it did not."""
     ran_out: bool = False
     """It was ended for memory: it would have held more."""
+
+    @property
+    def tail_share(self) -> float:
+        """The part of its peak that it kept to its end."""
+        return 1.0 if self.tail_bytes is None else self.tail_bytes / max(1, self.peak_bytes)
 
     @property
     def likely_peak_bytes(self) -> float:
         """The peak, or for a run that was cut short what it would have been at least."""
         return self.peak_bytes * RAN_OUT_FACTOR if self.ran_out else self.peak_bytes
+
+
+def measured_of(record: UnitRecord) -> Measured:
+    """Return what a call took that ended well or ran out of memory."""
+    tail = tail_of((mib << 20 for _, mib in record.memory), record.peak_bytes)
+    return Measured(
+        peak_bytes=record.peak_bytes,
+        seconds=record.wall_seconds - record.paused_seconds,
+        tail_bytes=None if tail is None or record.ended else int(tail),
+        ran_out=bool(record.ended),
+    )
 
 
 @dataclass(slots=True)
@@ -129,8 +151,16 @@ class Estimate:
     """What to expect of a call, and what that rests on."""
 
     peak_bytes: int
+    tail_bytes: int | None
+    """The most that it holds once it has come down from its peak; None: nobody knows that it
+    does."""
     seconds: float
     basis: Literal["history", "profile", "this build", "prior"]
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether nothing is known of this very unit."""
+        return self.basis in ("this build", "prior")
 
 
 def estimate(
@@ -150,29 +180,43 @@ def estimate(
     """
     if history:
         complete = [run.seconds for run in history if not run.ran_out]
+        peak = int(max(run.likely_peak_bytes for run in history) * MARGIN)
         return Estimate(
-            peak_bytes=int(max(run.likely_peak_bytes for run in history) * MARGIN),
+            peak_bytes=peak,
+            tail_bytes=_tail(peak, history),
             seconds=median(complete or [run.seconds for run in history]),
             basis="history",
         )
     if profile:
         alike = [unit for unit in profile if unit.flags == call.unit.flags] or profile
+        peak = int(max(unit.peak_bytes for unit in alike) * MARGIN_ELSEWHERE)
         return Estimate(
-            peak_bytes=int(max(unit.peak_bytes for unit in alike) * MARGIN_ELSEWHERE),
+            peak_bytes=peak,
+            tail_bytes=_tail(peak, [unit.measured for unit in alike]),
             seconds=max(unit.seconds for unit in alike),
             basis="profile",
         )
     prior_peak = prior.peak_bytes * call.passes
     if not shown.runs:
-        return Estimate(peak_bytes=prior_peak, seconds=prior.seconds, basis="prior")
+        return Estimate(
+            peak_bytes=prior_peak, tail_bytes=None, seconds=prior.seconds, basis="prior"
+        )
     usual = _quantile([run.likely_peak_bytes for run in shown.runs])
     weight = PRIOR_WEIGHT * (1 - shown.likeness)
     count = len(shown.runs)
+    peak = int(max(usual, _mix(usual, prior_peak, count, weight)))
     return Estimate(
-        peak_bytes=int(max(usual, _mix(usual, prior_peak, count, weight))),
+        peak_bytes=peak,
+        tail_bytes=_tail(peak, shown.runs),
         seconds=_mix(median(run.seconds for run in shown.runs), prior.seconds, count, weight),
         basis="this build",
     )
+
+
+def _tail(peak_bytes: int, runs: Sequence[Measured]) -> int | None:
+    """Return what a call keeps of its peak if it is like these runs; one that kept all decides."""
+    share = max(run.tail_share for run in runs)
+    return int(peak_bytes * share) if share < 1 else None
 
 
 def _quantile(values: Sequence[float]) -> float:

@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS run (
     flags TEXT NOT NULL,
     peak_bytes INTEGER NOT NULL,
     seconds REAL NOT NULL,
+    tail_bytes INTEGER,
     ran_out INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS run_of_unit ON run (recipe, arch, compiler, source, flags, number);
@@ -76,23 +77,30 @@ class History:
         try:
             with closing(self._open()) as database:
                 rows = database.execute(
-                    "SELECT source, flags, peak_bytes, seconds, ran_out FROM run"
+                    "SELECT source, flags, peak_bytes, seconds, tail_bytes, ran_out FROM run"
                     " WHERE recipe = ? AND arch = ? AND compiler = ? ORDER BY number",
                     self._key,
                 ).fetchall()
         except (sqlite3.Error, OSError) as error:
             self._tell(error)
             return {}
-        for source, flags, peak_bytes, seconds, ran_out in rows:
-            runs.setdefault(UnitKey(source, flags), []).append(
-                Measured(peak_bytes=peak_bytes, seconds=seconds, ran_out=bool(ran_out))
+        for source, flags, peak_bytes, seconds, tail_bytes, ran_out in rows:
+            run = Measured(
+                peak_bytes=peak_bytes,
+                seconds=seconds,
+                tail_bytes=tail_bytes,
+                ran_out=bool(ran_out),
             )
+            runs.setdefault(UnitKey(source, flags), []).append(run)
         return runs
 
     def remember(self, runs: Iterable[tuple[UnitKey, Measured]]) -> None:
         """Add runs, all or none, and forget the oldest beyond those that are kept of each unit."""
         rows = [
-            (*self._key, unit.source, unit.flags, run.peak_bytes, run.seconds, run.ran_out)
+            (
+                *(*self._key, unit.source, unit.flags),
+                *(run.peak_bytes, run.seconds, run.tail_bytes, run.ran_out),
+            )
             for unit, run in runs
         ]
         try:
@@ -100,7 +108,7 @@ class History:
             with closing(self._open()) as database, database:
                 database.executemany(
                     "INSERT INTO run (recipe, arch, compiler, source, flags, peak_bytes, seconds,"
-                    " ran_out) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    " tail_bytes, ran_out) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     rows,
                 )
                 database.execute(_FORGET, (*self._key, KEPT))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from buildkit.governor.curve import DOWN_SHARE, NEAR_SHARE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,6 +22,11 @@ __all__ = [
     "TooBig",
     "Waiting",
 ]
+
+#: The part of a peak that was only guessed, from other units of this build, that a job must have
+#: held before a fall counts as the end of its peak. Source: flash-attn's first build, where the
+#: front end held a quarter of the guess and the peaks themselves 0.6 to 1.1 of it.
+GUESS_SHARE = 0.5
 
 #: What a job that has outgrown its estimate, and still grows, is expected to add.
 OVERSHOOT = 1.1
@@ -42,6 +49,11 @@ class Waiting:
     """Expected peak of the process tree."""
     seconds: float
     """Expected duration."""
+    tail_bytes: int | None = None
+    """The most that it is expected to hold once it has come down from its peak; None: it does not,
+    or nobody knows."""
+    is_guess: bool = False
+    """Its peak is guessed from other units."""
     cpus: int = 1
     arrived_seconds: float
     """When it asked, on the clock of the state."""
@@ -56,6 +68,8 @@ class Running:
     peak_bytes: int
     """Expected peak, as when it was started."""
     seconds: float
+    tail_bytes: int | None = None
+    is_guess: bool = False
     cpus: int = 1
     elapsed_seconds: float
     """Since its start, without pauses."""
@@ -69,10 +83,22 @@ class Running:
     """It was killed, but its memory is not free yet."""
 
     @property
+    def is_down(self) -> bool:
+        """Whether it has held its peak and let go of it."""
+        near = GUESS_SHARE if self.is_guess else NEAR_SHARE
+        return (
+            self.tail_bytes is not None
+            and self.seen_bytes >= near * self.peak_bytes
+            and self.rss_bytes < DOWN_SHARE * self.seen_bytes
+        )
+
+    @property
     def claim_bytes(self) -> int:
         """The most that it is expected to hold from now on."""
         if self.is_ending:
             return self.rss_bytes
+        if self.tail_bytes is not None and self.is_down:
+            return max(self.tail_bytes, int(self.rss_bytes * (OVERSHOOT if self.is_growing else 1)))
         if self.rss_bytes > self.peak_bytes:
             return int(self.rss_bytes * OVERSHOOT) if self.is_growing else self.rss_bytes
         if self.is_growing or self.elapsed_seconds < SETTLED_SHARE * self.seconds:

@@ -107,12 +107,18 @@ class Knowledge:
                 "cpus": self.limit.cpus,
                 "roots": self.roots,
                 "history": [
-                    [unit.source, unit.flags, run.peak_bytes, run.seconds, run.ran_out]
+                    [
+                        *(unit.source, unit.flags, run.peak_bytes, run.seconds),
+                        *(run.tail_bytes, run.ran_out),
+                    ]
                     for unit, runs in self.history.items()
                     for run in runs
                 ],
                 "profile": [
-                    [unit.source, unit.flags, unit.seconds, unit.cpu_seconds, unit.peak_bytes]
+                    [
+                        *(unit.source, unit.flags, unit.seconds, unit.cpu_seconds),
+                        *(unit.peak_bytes, unit.tail_bytes),
+                    ]
                     for units in self.profile.values()
                     for unit in units
                 ],
@@ -139,17 +145,23 @@ def read_knowledge(file: Path) -> Knowledge:
 def _knowledge(document: Any) -> Knowledge:
     """Return what a document holds; each figure is looked at, as the governor serves others too."""
     history: dict[UnitKey, list[Measured]] = {}
-    for source, flags, peak, seconds, ran_out in document["history"]:
-        run = Measured(peak_bytes=_bytes(peak), seconds=_number(seconds), ran_out=bool(ran_out))
+    for source, flags, peak, seconds, tail, ran_out in document["history"]:
+        run = Measured(
+            peak_bytes=_bytes(peak),
+            seconds=_number(seconds),
+            tail_bytes=None if tail is None else _bytes(tail),
+            ran_out=bool(ran_out),
+        )
         history.setdefault(UnitKey(_text(source), _text(flags)), []).append(run)
     profile: dict[str, list[Unit]] = {}
-    for source, flags, seconds, cpu_seconds, peak in document["profile"]:
+    for source, flags, seconds, cpu_seconds, peak, tail in document["profile"]:
         unit = Unit(
             source=_text(source),
             flags=_text(flags),
             seconds=_number(seconds),
             cpu_seconds=_number(cpu_seconds),
             peak_bytes=_bytes(peak),
+            tail_bytes=None if tail is None else _bytes(tail),
         )
         profile.setdefault(unit.source, []).append(unit)
     priors = document["priors"]

@@ -7,9 +7,10 @@ and touches no process, so that the live server and the simulator are the same f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
+from buildkit.governor.curve import tail_of
 from buildkit.governor.jobs import (
     Kill,
     Limit,
@@ -60,6 +61,8 @@ class _Entry:
     counted_seconds: float
     grew_seconds: float
     """When it last grew, in active time: a paused job does not grow, and settles no more."""
+    held: list[int] = field(default_factory=list)
+    """What it was seen to hold, one sample after the other."""
     is_paused: bool = False
     is_ending: bool = False
 
@@ -74,6 +77,8 @@ class _Entry:
             build=self.wish.build,
             peak_bytes=self.wish.peak_bytes,
             seconds=self.wish.seconds,
+            tail_bytes=self.wish.tail_bytes,
+            is_guess=self.wish.is_guess,
             cpus=self.wish.cpus,
             elapsed_seconds=self.active_seconds,
             rss_bytes=self.rss_bytes,
@@ -119,11 +124,21 @@ class Ledger:
         """What all running jobs hold, as last measured."""
         return sum(entry.rss_bytes for entry in self._running.values())
 
-    def revise(self, job: int, *, peak_bytes: int, seconds: float) -> None:
+    def revise(
+        self, job: int, *, peak_bytes: int, seconds: float, tail_bytes: int | None = None
+    ) -> None:
         """Expect something else of a job that waits; its raised peak after a failure stays."""
         wish = self._waiting.get(job)
         if wish is not None and job not in self._attempts:
-            self._waiting[job] = replace(wish, peak_bytes=peak_bytes, seconds=seconds)
+            self._waiting[job] = replace(
+                wish, peak_bytes=peak_bytes, seconds=seconds, tail_bytes=tail_bytes
+            )
+
+    def tail_bytes(self, job: int) -> int | None:
+        """Return the most that a running job has held since it came down from its peak."""
+        entry = self._running[job]
+        tail = tail_of(entry.held, entry.seen_bytes)
+        return None if tail is None else int(tail)
 
     def is_running(self, job: int) -> bool:
         """Tell whether a job was started and has not ended or been put back."""
@@ -173,12 +188,22 @@ class Ledger:
         )
 
     def arrive(
-        self, *, build: str, peak_bytes: int, seconds: float, now: float, cpus: int = 1
+        self,
+        *,
+        build: str,
+        peak_bytes: int,
+        seconds: float,
+        now: float,
+        tail_bytes: int | None = None,
+        is_guess: bool = False,
+        cpus: int = 1,
     ) -> int:
         """Enter a job that asks to start.
 
         :param peak_bytes: Expected peak of its process tree.
         :param seconds: Expected duration.
+        :param tail_bytes: The most to expect of it once it has come down from its peak.
+        :param is_guess: All this is guessed from other jobs.
         :returns: The number that the decisions name it by.
         """
         self._arrivals += 1
@@ -188,6 +213,8 @@ class Ledger:
             build=build,
             peak_bytes=peak_bytes,
             seconds=seconds,
+            tail_bytes=tail_bytes,
+            is_guess=is_guess,
             cpus=cpus,
             arrived_seconds=now,
         )
@@ -205,6 +232,7 @@ class Ledger:
         if rss_bytes > entry.rss_bytes * (1 + GROWTH_SHARE):
             entry.advance(now)
             entry.grew_seconds = entry.active_seconds
+        entry.held.append(rss_bytes)
         entry.rss_bytes = rss_bytes
         entry.seen_bytes = max(entry.seen_bytes, rss_bytes)
 
@@ -224,7 +252,10 @@ class Ledger:
         peak = raised_peak(
             entry.wish.peak_bytes, entry.seen_bytes, self._attempts[job], self._cap_bytes
         )
-        self._waiting[job] = replace(entry.wish, peak_bytes=peak, arrived_seconds=now)
+        # What was wrong about its peak is likely wrong about what comes after it.
+        self._waiting[job] = replace(
+            entry.wish, peak_bytes=peak, tail_bytes=None, arrived_seconds=now
+        )
 
     def step(self, *, now: float, headroom_bytes: int) -> tuple[Decision, ...]:
         """Let the policy decide, enter its decisions and return them.

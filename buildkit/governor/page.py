@@ -175,8 +175,9 @@ def _bounds(report: Report) -> str:
     return f"""<section aria-labelledby="bounds">
 <h2 id="bounds">How short it could have been</h2>
 <table>
-<caption>No schedule that reserves each call's peak under this cap beats the largest bound; one
-that knows memory over time, {render_seconds(report.bounds.of_any_schedule)}. {CONTENTION}</caption>
+<caption>No schedule that keeps each call's peak free to its end beats the largest bound; one that
+also uses what a call lets go of can, down to {render_seconds(report.bounds.of_any_schedule)}.
+{CONTENTION}</caption>
 <thead><tr><th class="text" scope="col">bound</th><th scope="col">time</th><td class="meter"></td>
 <th class="text" scope="col">reason</th></tr></thead>
 <tbody>

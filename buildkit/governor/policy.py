@@ -265,6 +265,8 @@ def _just_started(job: Waiting) -> Running:
         build=job.build,
         peak_bytes=job.peak_bytes,
         seconds=job.seconds,
+        tail_bytes=job.tail_bytes,
+        is_guess=job.is_guess,
         cpus=job.cpus,
         elapsed_seconds=0.0,
         rss_bytes=0,

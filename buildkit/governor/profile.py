@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from buildkit.errors import Location, RecipeError
+from buildkit.governor.estimate import Measured, measured_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +41,15 @@ class Unit:
     cpu_seconds: float
     peak_bytes: int
     """Peak of the whole process tree."""
+    tail_bytes: int | None = None
+    """The most that it holds once it has come down from its peak; None: it does not."""
+
+    @property
+    def measured(self) -> Measured:
+        """The run that it was recorded from."""
+        return Measured(
+            peak_bytes=self.peak_bytes, seconds=self.seconds, tail_bytes=self.tail_bytes
+        )
 
     @property
     def cpus(self) -> int:
@@ -78,6 +88,7 @@ def render_profile(profile: Profile) -> str:
             "seconds": round(unit.seconds, 1),
             "cpu_seconds": round(unit.cpu_seconds, 1),
             "peak_mib": round(unit.peak_bytes / _MIB),
+            **({} if unit.tail_bytes is None else {"tail_mib": round(unit.tail_bytes / _MIB)}),
         }
         for unit in sorted(profile.units, key=lambda unit: (unit.source, unit.flags))
     ]
@@ -141,6 +152,7 @@ def parse_profile(text: str, *, file: str) -> Profile:
                 seconds=float(unit["seconds"]),
                 cpu_seconds=float(unit["cpu_seconds"]),
                 peak_bytes=unit["peak_mib"] * _MIB,
+                tail_bytes=unit["tail_mib"] * _MIB if "tail_mib" in unit else None,
             )
             for unit in found
             if unit is not None
@@ -175,6 +187,7 @@ def profile_of(
             seconds=record.wall_seconds,
             cpu_seconds=record.cpu_seconds,
             peak_bytes=record.peak_bytes,
+            tail_bytes=measured_of(record).tail_bytes,
         )
     return Profile(
         recipe=recipe,
@@ -201,21 +214,23 @@ _UNIT: dict[str, type | tuple[type, ...]] = {
     "cpu_seconds": (int, float),
     "peak_mib": int,
 }
+_OPTIONAL: dict[str, type | tuple[type, ...]] = {"tail_mib": int}
 
 
 def _object(
     line: str, issues: list[str], number: int, keys: dict[str, type | tuple[type, ...]]
 ) -> dict[str, Any] | None:
-    """Return a line's object if it has just these keys, of these types; else tell why not."""
+    """Return a line's object if it has these keys, of these types; else tell why not."""
     try:
         value = json.loads(line)
     except ValueError:
         issues.append(f"line {number}: found no JSON")
         return None
-    if not isinstance(value, dict) or value.keys() != keys.keys():
+    if not isinstance(value, dict) or value.keys() - _OPTIONAL.keys() != keys.keys():
         issues.append(f"line {number}: found other keys, allowed {', '.join(keys)}")
         return None
-    wrong = [key for key, kind in keys.items() if not _is(value[key], kind)]
+    kinds = {**keys, **_OPTIONAL}
+    wrong = [key for key in value if not _is(value[key], kinds[key])]
     if wrong:
         issues.append(f"line {number}: found a wrong value of {', '.join(wrong)}")
         return None

@@ -241,9 +241,10 @@ class Server:
         peer.has_ended = True
         peer.job = None
         self._jobs.pop(job, None)
+        tail = self._ledger.tail_bytes(job) if self._ledger.is_running(job) else None
         self._ledger.leave(job)
         if message.status == 0 and peer.call is not None and peer.knowledge is not None:
-            run = Measured(peak_bytes=message.peak_bytes, seconds=message.seconds)
+            run = Measured(peak_bytes=message.peak_bytes, seconds=message.seconds, tail_bytes=tail)
             self._learn(peer.knowledge, peer.call, run)
 
     def _arrive(self, peer: _Peer, ask: Ask, now: float) -> bool:
@@ -259,6 +260,8 @@ class Server:
             build=ask.build,
             peak_bytes=max(expected.peak_bytes, ask.floor_bytes * 3 // 2),
             seconds=expected.seconds,
+            tail_bytes=expected.tail_bytes,
+            is_guess=expected.is_guess,
             cpus=ask.passes,
             now=now,
         )
@@ -275,7 +278,12 @@ class Server:
                 continue
             if other.kind == call.kind and nearest.hear(words, run):
                 guess = knowledge.expect(other, nearest)
-                self._ledger.revise(job, peak_bytes=guess.peak_bytes, seconds=guess.seconds)
+                self._ledger.revise(
+                    job,
+                    peak_bytes=guess.peak_bytes,
+                    seconds=guess.seconds,
+                    tail_bytes=guess.tail_bytes,
+                )
 
     def _knowledge_of(self, build: str) -> Knowledge | None:
         """Return what is known of a build, read anew when its file was written anew."""

@@ -37,9 +37,14 @@ __all__ = [
 ]
 
 #: Memory over time of a compiler call: from a first share of its peak it rises in a straight line,
-#: then stays. Source: an assumption; nvcc's front end is small beside the optimiser that follows.
+#: then stays, or falls to its tail if it has one. Source: an assumption; nvcc's front end is small
+#: beside the optimiser that follows, and flash-attn's units came down after 0.4 of their time.
 FIRST_SHARE = 0.1
 RISE_ENDS = 0.7
+RISE_ENDS_WITH_TAIL = 0.4
+
+#: How long a peak lasts that is followed by a tail.
+MOMENT_SECONDS = 0.01
 
 #: Seconds between two looks at the memory of jobs that may outgrow what is expected of them.
 SAMPLE_SECONDS = 0.5
@@ -62,6 +67,8 @@ class Expected:
 
     peak_bytes: int
     seconds: float
+    tail_bytes: int | None = None
+    """As of a unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +98,19 @@ Outcome = Finished | Died
 
 def exactly(units: Sequence[Unit]) -> list[Expected]:
     """Expect of each unit what it will do, as after a recorded build."""
-    return [Expected(peak_bytes=unit.peak_bytes, seconds=unit.seconds) for unit in units]
+    return [
+        Expected(peak_bytes=unit.peak_bytes, seconds=unit.seconds, tail_bytes=unit.tail_bytes)
+        for unit in units
+    ]
 
 
 def off_by(units: Sequence[Unit], share: float, chance: random.Random) -> list[Expected]:
-    """Expect peaks and seconds that are wrong by up to a share, each way, independently."""
+    """Expect memory and seconds that are wrong by up to a share, each way, independently."""
     return [
         Expected(
-            peak_bytes=int(unit.peak_bytes * chance.uniform(1 - share, 1 + share)),
+            peak_bytes=int(unit.peak_bytes * (factor := chance.uniform(1 - share, 1 + share))),
             seconds=unit.seconds * chance.uniform(1 - share, 1 + share),
+            tail_bytes=None if unit.tail_bytes is None else int(unit.tail_bytes * factor),
         )
         for unit in units
     ]
@@ -107,7 +118,9 @@ def off_by(units: Sequence[Unit], share: float, chance: random.Random) -> list[E
 
 def load_of(unit: Unit) -> Load:
     """Return what the bounds need of a unit, with the simulator's memory over time."""
-    held = (FIRST_SHARE + 1) / 2 * RISE_ENDS + (1 - RISE_ENDS)
+    rise = _rise_ends(unit)
+    tail = 1.0 if unit.tail_bytes is None else unit.tail_bytes / max(1, unit.peak_bytes)
+    held = (FIRST_SHARE + 1) / 2 * rise + (1 - rise) * tail
     return Load(
         seconds=unit.seconds,
         peak_bytes=unit.peak_bytes,
@@ -123,7 +136,12 @@ def replay_governed(
     ledger = Ledger(cap_bytes=machine.cap_bytes, cpus=machine.cpus)
     asked = {
         ledger.arrive(
-            build="make", peak_bytes=wish.peak_bytes, seconds=wish.seconds, now=0.0, cpus=unit.cpus
+            build="make",
+            peak_bytes=wish.peak_bytes,
+            seconds=wish.seconds,
+            tail_bytes=wish.tail_bytes,
+            now=0.0,
+            cpus=unit.cpus,
         ): _Job(unit, outgrows=wish.peak_bytes < unit.peak_bytes)
         for unit, wish in zip(units, expected, strict=True)
     }
@@ -172,6 +190,11 @@ def _carry_out(decision: Decision, asked: dict[int, _Job], world: _World, ledger
             pass
 
 
+def _rise_ends(unit: Unit) -> float:
+    """Return the share of its time in which a unit's memory rises."""
+    return RISE_ENDS if unit.tail_bytes is None else RISE_ENDS_WITH_TAIL
+
+
 @dataclass(slots=True)
 class _Job:
     """A made-up process."""
@@ -184,9 +207,20 @@ class _Job:
 
     @property
     def rss_bytes(self) -> int:
-        progress = self.done_seconds / self.unit.seconds if self.unit.seconds else 1.0
-        share = FIRST_SHARE + (1 - FIRST_SHARE) * min(1.0, progress / RISE_ENDS)
+        top = _rise_ends(self.unit) * self.unit.seconds
+        if self.unit.tail_bytes is not None and self.done_seconds > top + MOMENT_SECONDS / 2:
+            return self.unit.tail_bytes
+        share = FIRST_SHARE + (1 - FIRST_SHARE) * (min(1.0, self.done_seconds / top) if top else 1)
         return int(self.unit.peak_bytes * share)
+
+    def until_turn(self) -> float:
+        """Return its own time to its peak, then to just after it; 0 once it is down."""
+        if self.unit.tail_bytes is None:
+            return 0.0
+        left = _rise_ends(self.unit) * self.unit.seconds - self.done_seconds
+        if left > MOMENT_SECONDS / 2:
+            return left
+        return left + MOMENT_SECONDS if left > -MOMENT_SECONDS / 2 else 0.0
 
 
 class _World:
@@ -210,6 +244,7 @@ class _World:
         speed = self._speed()
         active = [job for job in self.running.values() if not job.is_paused]
         ends = [(job.unit.seconds - job.done_seconds) / speed for job in active]
+        ends += [turn / speed for job in active if (turn := job.until_turn()) > 0]
         if len(active) < len(self.running) or any(job.outgrows for job in active):
             ends.append(SAMPLE_SECONDS)
         return min(ends, default=SAMPLE_SECONDS)

@@ -98,7 +98,7 @@ def render_report(report: Report) -> str:
             f"bound    {render_seconds(bounds.best)}: {binding[2]}; the makespan is"
             f" {report.ratio:.2f} x that",
             f"         {listed}",
-            f"         for a schedule that knows memory over time:"
+            f"         for a schedule that also uses what a call lets go of after its peak:"
             f" {render_seconds(bounds.of_any_schedule)}",
             *(f"         {line}" for line in wrap(CONTENTION, 88)),
         ]

@@ -8,26 +8,35 @@ linked, so that what is edited in the environment stays out of uv's cache.
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import re
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from buildkit.digest import digest_file
+from buildkit.digest import digest_file, digest_value
 from buildkit.errors import Location, LockError
+from buildkit.fs import locked
 from buildkit.lock.index import render_reason
-from buildkit.toolchain.uv import index_arguments, uv_binary, uv_environment
+from buildkit.toolchain.uv import call_pip, uv_binary, uv_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from buildkit.kit import Supply
-    from buildkit.lock.inventory import Inventory
+    from buildkit.kit import Kit, Supply
     from buildkit.lock.model import LockedPackage
+    from buildkit.run import Completed
 
-__all__ = ["Installer", "create_environment", "is_torn", "remove_leftovers", "require_writable"]
+__all__ = [
+    "Installer",
+    "create_environment",
+    "held",
+    "is_full",
+    "is_torn",
+    "remove_leftovers",
+    "require_writable",
+]
 
 #: Names of files that a killed writer leaves: uv's, and those of :mod:`buildkit.fs` and the file
 #: that they were to replace. Source: tempfile of Rust, tempfile of Python.
@@ -59,12 +68,12 @@ def create_environment(root: Path, python: Path, supply: Supply) -> None:
         )
 
 
-def require_writable(inventory: Inventory) -> None:
+def require_writable(site_packages: Iterable[Path]) -> None:
     """Refuse to start on an environment that cannot be changed.
 
     :raises LockError: naming the directory and the reason.
     """
-    for folder in inventory.site_packages:
+    for folder in site_packages:
         try:
             with tempfile.TemporaryFile(dir=folder):
                 pass
@@ -72,7 +81,7 @@ def require_writable(inventory: Inventory) -> None:
             raise LockError(
                 f"The environment cannot be changed: {error.strerror or error}.",
                 where=Location(file=str(folder)),
-                remedy="Make it writable, or make another one with --create DIR.",
+                remedy="Make it writable, or choose another one.",
             ) from error
 
 
@@ -108,10 +117,15 @@ class Installer:
             file.write_text("".join(lines))
             self._supply.events.step("install", _listed([item.name for item in packages]))
             again = [f"--reinstall-package={package.name}" for package in packages]
-            self._call(
-                ("install", "--no-deps", "--require-hashes", "--no-build", "--link-mode", "copy"),
-                (*again, "--requirements", file),
-                folders=(stage, *self._folders),
+            switches = ("--no-deps", "--require-hashes", "--no-build", "--link-mode", "copy")
+            self._refuse(
+                call_pip(
+                    "install",
+                    ("--python", self._target, *switches, *again, "--requirements", file),
+                    self._supply,
+                    folders=(stage, *self._folders),
+                    is_pinned=True,
+                )
             )
 
     def remove(self, names: Sequence[str]) -> None:
@@ -120,44 +134,50 @@ class Installer:
         :raises LockError: if uv fails.
         """
         self._supply.events.step("remove", _listed(names))
-        self._call(("uninstall",), tuple(names), folders=())
-
-    def _call(
-        self,
-        verb: Sequence[str],
-        arguments: Sequence[str | Path],
-        *,
-        folders: Sequence[Path],
-    ) -> None:
-        supply = self._supply
-        settings = dataclasses.replace(
-            supply.settings,
-            find_links=(*(str(folder) for folder in folders), *supply.settings.find_links),
+        done = self._supply.runner.capture(
+            [uv_binary(), "pip", "uninstall", "--quiet", "--python", self._target, *names],
+            env=uv_environment(self._supply, self._supply.settings),
         )
-        variables = uv_environment(supply, settings)
-        switches = index_arguments(settings, is_offline=supply.is_offline) if folders else ()
-        command = [
-            *(uv_binary(), "pip", verb[0], "--quiet", "--python", self._target),
-            *verb[1:],
-            *switches,
-            *arguments,
-        ]
-        # What was fetched before needs no network.
-        if folders and not supply.is_offline:
-            done = supply.runner.capture([*command, "--offline"], env=variables)
-            if done.status == 0:
-                return
-        done = supply.runner.capture(command, env=variables)
-        if done.status != 0:
-            remedy = "See what the index answers; wheels that it lacks are taken from --find-links."
-            if "os error 28" in done.stderr:
-                remedy = "Free some space; the next sync goes on from here."
-            elif supply.is_offline:
-                remedy = "Run it once without --offline, or give the wheels with --find-links."
-            raise LockError(
-                f"The environment cannot be brought to the lock: {render_reason(done.stderr)}.",
-                remedy=remedy,
-            )
+        self._refuse(done)
+
+    def _refuse(self, done: Completed) -> None:
+        """Raise what uv says, if it failed.
+
+        :raises LockError: with what to do next.
+        """
+        if done.status == 0:
+            return
+        remedy = "See what the index answers; wheels that it lacks are taken from --find-links."
+        if is_full(done):
+            remedy = "Free some space; the next sync goes on from here."
+        elif self._supply.is_offline:
+            remedy = "Run it once without --offline, or give the wheels with --find-links."
+        raise LockError(
+            f"The environment cannot be brought to the lock: {render_reason(done.stderr)}.",
+            remedy=remedy,
+        )
+
+
+def is_full(done: Completed) -> bool:
+    """Tell whether uv ended for want of space. Source: errno(3), ENOSPC as Rust prints it."""
+    return "os error 28" in done.stderr
+
+
+@contextmanager
+def held(root: Path, kit: Kit) -> Iterator[None]:
+    """Keep other processes of the kit from changing an environment meanwhile.
+
+    :param root: Its directory; an interpreter in its ``bin`` names it too.
+    """
+    place = root.absolute()
+    if place.parent.name == "bin" and not place.is_dir():
+        place = place.parent.parent
+    mark = digest_value(str(place))[:16]
+    with locked(
+        kit.paths.locks / f"sync-{mark}.lock",
+        waiting=lambda: kit.events.step("wait", f"another buildkit is changing {place}"),
+    ):
+        yield
 
 
 def is_torn(place: Path) -> bool:

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildkit.cache import require_cache
-from buildkit.digest import digest_value
 from buildkit.errors import Location, LockError, ToolchainError
-from buildkit.fs import locked, remove_tree
+from buildkit.fs import remove_tree
 from buildkit.lock.again import make_again, require_same_key
 from buildkit.lock.compare import Comparison, Difference, compare, misfits
 from buildkit.lock.file import read_lock
 from buildkit.lock.install import (
     Installer,
     create_environment,
+    held,
     is_torn,
     remove_leftovers,
     require_writable,
@@ -105,11 +105,7 @@ def sync_environment(request: SyncRequest, kit: Kit) -> Synced:
     target = request.python or str(request.create)
     if request.create is not None:
         create_environment(request.create, _interpreter(lock, kit).executable, supply)
-    mark = digest_value(str(Path(target).absolute()))[:16]
-    with locked(
-        kit.paths.locks / f"sync-{mark}.lock",
-        waiting=lambda: kit.events.step("wait", f"another sync is changing {target}"),
-    ):
+    with held(Path(target), kit):
         return _Sync(lock, request, target, folders, supply, kit).run()
 
 
@@ -176,7 +172,7 @@ class _Sync:
         _refuse_misfits(self._lock, self._inventory.python)
         if not self._is_due(comparison):
             return self._synced
-        require_writable(self._inventory)
+        require_writable(self._inventory.site_packages)
         self._change(comparison)
         again = self._compare()
         # An extra distribution may have taken files of a locked one along when it went.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from buildkit.recipe.locate import Part
-    from buildkit.recipe.model import Recipe
+    from buildkit.recipe.model import Recipe, Version
 
 __all__ = ["RESERVED", "check_recipe", "is_version", "lint_recipe"]
 
@@ -148,23 +148,7 @@ def _check_versions(recipe: Recipe) -> Iterator[Issue]:
                 path=(*path, "version"), text=f"Version {version.version} stands here twice."
             )
         seen.add(version.version)
-        yield from _check_names(version.defines, (*path, "defines"), _DEFINE)
-        for place, requirement in enumerate(version.requires):
-            yield from _check_requirement(requirement, (*path, "requires", place))
-        yield from _check_source(version.source, (*path, "source"))
-        for name, source in version.sources.items():
-            yield from _check_source(source, (*path, "sources", name))
-            if not _PATCH_NAME.fullmatch(name):
-                yield Issue(
-                    path=(*path, "sources", name),
-                    text=f"Found {name!r}, allowed letters, digits, '.', '_' and '-'.",
-                )
-        for place, patch in enumerate(version.patches):
-            if not _PATCH_NAME.fullmatch(patch):
-                yield Issue(
-                    path=(*path, "patches", place),
-                    text=f"Found {patch!r}, allowed the name of a patch, without directories.",
-                )
+        yield from _check_version(version, path)
         yield from check_placeholders(recipe, version, number)
     if recipe.default_version not in seen:
         yield Issue(
@@ -172,6 +156,33 @@ def _check_versions(recipe: Recipe) -> Iterator[Issue]:
             text=f"Found {recipe.default_version!r}, allowed one of the versions:"
             f" {', '.join(seen)}.{nearest(recipe.default_version, seen)}",
         )
+
+
+def _check_version(version: Version, path: tuple[Part, ...]) -> Iterator[Issue]:
+    yield from _check_names(version.defines, (*path, "defines"), _DEFINE)
+    for place, requirement in enumerate(version.requires):
+        yield from _check_requirement(requirement, (*path, "requires", place))
+    if not version.published:
+        yield from _check_source(version.source, (*path, "source"))
+    for name, source in version.sources.items():
+        yield from _check_source(source, (*path, "sources", name))
+        if not _PATCH_NAME.fullmatch(name):
+            yield Issue(
+                path=(*path, "sources", name),
+                text=f"Found {name!r}, allowed letters, digits, '.', '_' and '-'.",
+            )
+    for place, patch in enumerate(version.patches):
+        if not _PATCH_NAME.fullmatch(patch):
+            yield Issue(
+                path=(*path, "patches", place),
+                text=f"Found {patch!r}, allowed the name of a patch, without directories.",
+            )
+    for partner, text in version.goes_with.items():
+        if not is_version(text):
+            yield Issue(
+                path=(*path, "goes-with", partner),
+                text=f"Found {text!r}, allowed a version of the recipe {partner}.",
+            )
 
 
 def _check_source(source: Source, path: tuple[Part, ...]) -> Iterator[Issue]:
@@ -296,13 +307,23 @@ def _check_ranges(recipe: Recipe) -> Iterator[Issue]:
 
 
 def _check_verify(recipe: Recipe) -> Iterator[Issue]:
-    for number, module in enumerate(recipe.verify.imports):
+    imports: list[tuple[tuple[Part, ...], str]] = [
+        *(
+            (("verify", "imports", number), name)
+            for number, name in enumerate(recipe.verify.imports)
+        ),
+        *(
+            (("installed-imports", number), name)
+            for number, name in enumerate(recipe.installed_imports)
+        ),
+    ]
+    for path, module in imports:
         if not all(part.isidentifier() for part in module.split(".")):
             yield Issue(
-                path=("verify", "imports", number),
+                path=path,
                 text=f"Found {module!r}, allowed the name of a module.",
             )
-    if not recipe.verify.imports:
+    if not recipe.verify.imports and not recipe.installed_imports:
         yield Issue(path=("verify", "imports"), text="There is no import check.", is_error=False)
     if recipe.toolchain.cuda and not recipe.verify.libraries:
         yield Issue(

@@ -115,6 +115,12 @@ class Version(_Strict, frozen=True, kw_only=True, rename="kebab"):
     ``<recipe>-<version>.lock``."""
     defines: dict[str, str | bool | int] = {}
     """CMake cache variables, over those of ``build.defines``."""
+    published: bool = False
+    """Nothing is built: ``buildkit install`` takes the wheel that the package index has for the
+    environment."""
+    goes_with: dict[str, str] = {}
+    """Versions of other recipes that this version works with, by recipe. ``buildkit install`` of
+    both takes a pair that goes together."""
 
 
 class FlagReplacement(_Strict, frozen=True, kw_only=True, rename="kebab"):
@@ -258,8 +264,12 @@ class Recipe(_Strict, frozen=True, kw_only=True, rename="kebab"):
     flags: Flags = Flags()
     """What changes in compiler calls."""
     system: System = System()
-    """What the build needs of the operating system."""
+    """What the build needs of the operating system; what a machine lacks is taken from the
+    distribution's packages, without root."""
     memory: Memory = Memory()
     """Memory priors."""
     verify: Verify = Verify()
     """How the wheel proves itself."""
+    installed_imports: tuple[str, ...] = ()
+    """Modules that must import once the wheel is installed with all that it requires, which
+    ``buildkit install`` tries besides those of ``verify.imports``."""

@@ -9,7 +9,7 @@ from buildkit.digest import Digest, digest_value
 from buildkit.errors import Location, SourceError
 from buildkit.fs import remove_tree
 from buildkit.sources.archive import extract_archive
-from buildkit.sources.pypi import cached_file, cached_place, download, find_files
+from buildkit.sources.pypi import cached_file, download, find_files
 from buildkit.values import LocalTree, PinnedArchive, PinnedCommit, SourceTree, Unpinned
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def fetch_archive(source: PinnedArchive, supply: Supply) -> Path:
 
     :raises SourceError: if it cannot be had, or differs from its pin.
     """
-    supply.holds.hold(cached_place(supply.paths, source.sha256, source.filename).parent)
+    supply.holds.hold(supply.paths.download(source.sha256, source.filename).parent)
     known = cached_file(supply.paths, source.sha256, source.filename)
     if known is not None:
         return known
@@ -82,7 +82,7 @@ def find_archive(source: PinnedArchive, supply: Supply) -> Path:
 
     :raises SourceError: if it cannot be had, or what is fetched differs from its pin.
     """
-    place = cached_place(supply.paths, source.sha256, source.filename)
+    place = supply.paths.download(source.sha256, source.filename)
     supply.holds.hold(place.parent)
     return place if place.is_file() else fetch_archive(source, supply)
 

@@ -18,7 +18,7 @@ from buildkit.fs import clone_file, write_atomic
 from buildkit.paths import Paths
 from buildkit.sources.fetch import fetch_archive
 from buildkit.sources.git import Git
-from buildkit.sources.pypi import cached_file, cached_place, download, find_files
+from buildkit.sources.pypi import cached_file, download, find_files
 from buildkit.sources.settings import redact
 from buildkit.tags import rank_of
 
@@ -66,7 +66,7 @@ class Gatherer:
         known = cached_file(self._paths, source.sha256, source.filename)
         if known is not None:
             return self._item(what, known, source.sha256, is_new=False)
-        place = cached_place(self._paths, source.sha256, source.filename)
+        place = self._paths.download(source.sha256, source.filename)
         clone_file(fetch_archive(source, self._supply), place)
         return self._item(what, place, source.sha256, is_new=True)
 

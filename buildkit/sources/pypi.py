@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from buildkit.paths import Paths
     from buildkit.values import IndexSettings
 
-__all__ = ["IndexFile", "cached_file", "cached_place", "download", "find_files"]
+__all__ = ["IndexFile", "cached_file", "download", "find_files"]
 
 #: Seconds to wait before each further try of a download that broke off.
 PAUSES_SECONDS = (1.0, 3.0, 9.0)
@@ -91,7 +91,7 @@ def _sha256(link: Any) -> Digest | None:
 
 def cached_file(paths: Paths, sha256: Digest, filename: str) -> Path | None:
     """Return a file of the download cache, or None; one that was damaged is removed."""
-    file = cached_place(paths, sha256, filename)
+    file = paths.download(sha256, filename)
     if not file.is_file():
         return None
     if digest_file(file) != sha256:
@@ -128,7 +128,7 @@ def download(
                 remedy="If the publisher replaced it knowingly, write the new digest with"
                 " `buildkit pin`; if not, do not build it.",
             )
-        place = cached_place(supply.paths, digest, filename)
+        place = supply.paths.download(digest, filename)
         supply.holds.hold(place.parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         part.chmod(0o444)
@@ -141,11 +141,6 @@ def download(
     finally:
         part.unlink(missing_ok=True)
     return place, digest
-
-
-def cached_place(paths: Paths, sha256: Digest, filename: str) -> Path:
-    """Return where a file lies in the download cache, if it does."""
-    return paths.downloads / sha256[:2] / sha256 / filename
 
 
 def _indexes(settings: IndexSettings) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from buildkit.digest import Digest, digest_value
 from buildkit.errors import Location, RequestError, SourceError
 from buildkit.fs import write_atomic
-from buildkit.sources.pypi import cached_file, cached_place, download, find_files
+from buildkit.sources.pypi import cached_file, download, find_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +85,7 @@ class Shelf:
         note = self._supply.paths.downloads / "slices" / f"{release.filename}.sha256"
         with suppress(OSError):
             digest = Digest(note.read_text().strip())
-            self._supply.holds.hold(
-                cached_place(self._supply.paths, digest, release.filename).parent
-            )
+            self._supply.holds.hold(self._supply.paths.download(digest, release.filename).parent)
             known = cached_file(self._supply.paths, digest, release.filename)
             if known is not None:
                 return known

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildkit.digest import Digest, digest_file
 from buildkit.environ import base_environment
 from buildkit.errors import ToolchainError
+from buildkit.toolchain.apt import known_compilers
+from buildkit.toolchain.distribution import (
+    compiler_packages,
+    install_command,
+    read_distribution,
+)
 from buildkit.toolchain.memo import remembered
 from buildkit.values import ToolIdentity
 
@@ -18,10 +25,20 @@ if TYPE_CHECKING:
 
     from buildkit.run import Runner
 
-__all__ = ["probe_binutils", "probe_gcc"]
+__all__ = ["HostCompiler", "probe_binutils", "probe_gcc"]
 
 #: Suffixes under which distributions install further GCCs beside the default one.
 _SUFFIXES = ("", *(f"-{major}" for major in range(16, 8, -1)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCompiler:
+    """The host compiler of a build."""
+
+    gcc: ToolIdentity
+    gxx: ToolIdentity
+    note: str
+    """Why it is not the default one, or empty."""
 
 
 def probe_gcc(
@@ -31,16 +48,21 @@ def probe_gcc(
     runner: Runner,
     environment: Mapping[str, str],
     memo: Path,
-) -> tuple[ToolIdentity, ToolIdentity]:
+    os_release: Path = Path("/etc/os-release"),
+) -> HostCompiler:
     """Return the C and the C++ compiler: the first GCC on PATH that the recipe and CUDA accept.
 
     ``gcc`` itself is tried first, then ``gcc-16`` down to ``gcc-9``.
 
     :param allowed: PEP 440 range of the recipe; empty allows all.
     :param newest: Newest major version that the CUDA toolkit accepts; None for no limit.
-    :raises ToolchainError: if none fits, naming those that were found.
+    :raises ToolchainError: if none fits, naming those that were found, with the command that
+        installs one on this system.
     """
-    found = []
+    limits = [f"gcc {allowed}"] if allowed else ["gcc"]
+    if newest is not None:
+        limits.append(f"at most {newest}, the newest that this CUDA takes")
+    found: list[str] = []
     for suffix in _SUFFIXES:
         pair = [
             _probe(f"{name}{suffix}", name, runner, environment, memo) for name in ("gcc", "g++")
@@ -48,17 +70,47 @@ def probe_gcc(
         if pair[0] is None or pair[1] is None:
             continue
         if _fits(pair[0].version, allowed, newest):
-            return pair[0], pair[1]
+            note = ""
+            if found:
+                note = (
+                    f"gcc{suffix} {pair[0].version}, since {', '.join(found)} does not fit: allowed"
+                    f" {', '.join(limits)}"
+                )
+            return HostCompiler(gcc=pair[0], gxx=pair[1], note=note)
         found.append(f"gcc{suffix} {pair[0].version}")
-    limits = [f"gcc {allowed}"] if allowed else ["gcc"]
-    if newest is not None:
-        limits.append(f"at most {newest}, the newest that this CUDA takes")
     raise ToolchainError(
         f"Host compiler: found {', '.join(dict.fromkeys(found)) or 'no gcc with g++'}, allowed"
         f" {', '.join(limits)}.",
-        remedy="Install one that fits (`apt-get install gcc g++`, `dnf install gcc-c++`); one named"
-        " gcc-12 beside the default is found too.",
+        remedy=_remedy(allowed, newest if found else None, runner, environment, os_release),
     )
+
+
+def _remedy(
+    allowed: str,
+    newest: int | None,
+    runner: Runner,
+    environment: Mapping[str, str],
+    os_release: Path,
+) -> str:
+    """Return the command that installs a compiler which fits, beside the default one.
+
+    :param newest: None when the system's default compiler will do.
+    """
+    distribution = read_distribution(os_release)
+    known: list[int] = []
+    path = base_environment(environment)["PATH"]
+    if distribution.family == "debian" and shutil.which("apt-cache", path=path) is not None:
+        listed = known_compilers(runner, environment)
+        known = [major for major in listed if _fits(str(major), allowed, newest)]
+    command = install_command(
+        distribution.family, packages := compiler_packages(distribution, newest, known)
+    )
+    if not command:
+        return "Install one that fits; one named gcc-14 beside the default is found too."
+    told = f"Install with `{command}`; it is found beside the default one."
+    if packages[0].startswith("gcc-toolset-"):
+        told += f" Put /opt/rh/{packages[0]}/root/usr/bin first in PATH."
+    return told
 
 
 def _probe(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from buildkit.run import Runner
 
-__all__ = ["include_directory", "probe_python", "site_packages"]
+__all__ = ["find_python", "include_directory", "probe_python", "site_packages"]
 
 #: Asks an interpreter who it is. The base executable counts: an environment's python is a link
 #: that may vanish with the environment.
@@ -55,7 +55,7 @@ def probe_python(
         None is the interpreter that runs the kit.
     :raises ToolchainError: if there is none, or it is not a CPython of 3.9 or later.
     """
-    executable = _find(spec, runner, environment)
+    executable = find_python(spec, runner, environment)
     answer = _ask(executable, runner, environment, memo)
     version = answer["version"]
     major, minor = version.split(".")[:2]
@@ -91,7 +91,7 @@ def site_packages(
     :param spec: As for :func:`probe_python`; None is the environment that runs the kit.
     :raises ToolchainError: if there is no such interpreter.
     """
-    executable = Path(sys.executable) if spec is None else _find(spec, runner, environment)
+    executable = Path(sys.executable) if spec is None else find_python(spec, runner, environment)
     code = "import sysconfig as s; print(s.get_path('purelib')); print(s.get_path('platlib'))"
     done = runner.capture([executable, "-I", "-c", code], env=base_environment(environment))
     if done.status != 0:
@@ -133,7 +133,12 @@ def _host_libc() -> str:
         return "other"
 
 
-def _find(spec: str | None, runner: Runner, environment: Mapping[str, str]) -> Path:
+def find_python(spec: str | None, runner: Runner, environment: Mapping[str, str]) -> Path:
+    """Return the interpreter that is meant, as it was named: an environment's own too.
+
+    :param spec: As for :func:`probe_python`.
+    :raises ToolchainError: if there is none.
+    """
     if spec is None:
         return Path(getattr(sys, "_base_executable", sys.executable))
     if re.fullmatch(r"\d+(\.\d+){0,2}", spec):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from buildkit.environ import base_environment
@@ -9,11 +10,13 @@ from buildkit.errors import ToolchainError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from buildkit.kit import Supply
+    from buildkit.run import Completed
     from buildkit.values import IndexSettings
 
-__all__ = ["index_arguments", "uv_binary", "uv_environment"]
+__all__ = ["call_pip", "index_arguments", "uv_binary", "uv_environment"]
 
 
 def uv_binary() -> str:
@@ -70,3 +73,31 @@ def index_arguments(settings: IndexSettings, *, is_offline: bool) -> Sequence[st
     """Return the switches that have no variable."""
     arguments = ["--offline"] if is_offline else []
     return [*arguments, "--no-index"] if settings.no_index else arguments
+
+
+def call_pip(
+    verb: str,
+    arguments: Sequence[str | Path],
+    supply: Supply,
+    *,
+    folders: Sequence[Path],
+    is_pinned: bool,
+) -> Completed:
+    """Run ``uv pip install`` or its like with the user's index, and return how it ended.
+
+    :param folders: Directories of wheels besides those of the user's pip.
+    :param is_pinned: Every version is named: what was fetched before needs no network.
+    """
+    places = (*(str(folder) for folder in folders), *supply.settings.find_links)
+    settings = dataclasses.replace(supply.settings, find_links=places)
+    variables = uv_environment(supply, settings)
+    command = [
+        *(uv_binary(), "pip", verb, "--quiet"),
+        *index_arguments(settings, is_offline=supply.is_offline),
+        *arguments,
+    ]
+    if is_pinned and not supply.is_offline:
+        done = supply.runner.capture([*command, "--offline"], env=variables)
+        if done.status == 0:
+            return done
+    return supply.runner.capture(command, env=variables)

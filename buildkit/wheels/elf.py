@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Section", "has_gpu_code", "is_elf", "read_sections"]
+__all__ = ["Section", "has_gpu_code", "is_elf", "read_needed", "read_sections"]
 
 _GPU_SECTIONS = {".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"}
 
 _NOBITS = 8
+
+_DT_NEEDED = 1
 
 
 def is_elf(start: bytes) -> bool:
@@ -38,6 +40,26 @@ class Section:
 def has_gpu_code(file: BinaryIO) -> bool:
     """Tell whether an ELF file has a section for GPU code."""
     return any(section.name in _GPU_SECTIONS for section in read_sections(file))
+
+
+def read_needed(file: BinaryIO) -> tuple[str, ...]:
+    """Return the libraries that the loader looks for. Source: System V ABI, "Dynamic Section"."""
+    found = {section.name: section for section in read_sections(file)}
+    if ".dynamic" not in found or ".dynstr" not in found:
+        return ()
+    file.seek(5)
+    order = "<" if file.read(1) == b"\1" else ">"
+    blocks = []
+    for name in (".dynamic", ".dynstr"):
+        file.seek(found[name].offset)
+        blocks.append(file.read(found[name].size_bytes))
+    table, strings = blocks
+    needed = []
+    for start in range(0, len(table) - 15, 16):
+        tag, value = struct.unpack_from(order + "qQ", table, start)
+        if tag == _DT_NEEDED:
+            needed.append(strings[value : strings.find(b"\0", value)].decode(errors="replace"))
+    return tuple(needed)
 
 
 def read_sections(file: BinaryIO) -> Iterator[Section]:

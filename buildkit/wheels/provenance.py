@@ -89,6 +89,10 @@ def render_provenance(
             tool.name: {"version": tool.version, "sha256": tool.digest}
             for tool in plan.toolchain.tools
         },
+        "system_packages": {
+            package.name: {"version": package.version, "sha256": package.sha256}
+            for package in plan.system.packages
+        },
         "environment": {"lock": plan.lock.digest, "versions": plan.lock.versions},
         "defines": dict(plan.defines),
         "variables": dict(plan.environment),

@@ -12,7 +12,7 @@ from buildkit.plan import plan_make
 from buildkit.values import CacheEntry, GpuCode, ImportPassed, Plan, VerifiedWheel
 from buildkit.wheels import read_wheel, rewrite_wheel
 from tests.builders import a_patch, a_recipe, a_request, some_facts
-from tests.wheels.test_wheels import a_wheel
+from tests.wheels.toy import a_wheel
 
 
 def a_plan(*patches: str, **changes: object) -> Plan:

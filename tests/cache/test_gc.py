@@ -110,6 +110,7 @@ def test_everything_that_grows_is_seen(paths, tmp_path):
         filled(paths.git / "0123456789abcdef.git"),
         filled(paths.environments / "cp311-0123"),
         filled(paths.toolkits / "cuda-13"),
+        filled(paths.system / "0123456789abcdef"),
         filled(paths.builds / "toy-1.0"),
         filled(paths.uv),
         filled(paths.damaged / f"toy-{'ab' * 32}.1"),

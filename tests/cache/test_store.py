@@ -14,18 +14,11 @@ from buildkit.cache import look_up, nearest_fields, store_wheel
 from buildkit.digest import digest_file
 from buildkit.errors import CacheError
 from buildkit.paths import Paths
-from buildkit.plan import plan_make
-from buildkit.values import GpuCode, ImportPassed, Plan, VerifiedWheel
-from tests.builders import a_patch, a_recipe, a_request, some_facts
+from buildkit.values import GpuCode, ImportPassed, VerifiedWheel
+from tests.cache.stored import a_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def a_plan(*patches: str) -> Plan:
-    recipe = a_recipe()
-    facts = some_facts(patches=tuple(a_patch(name) for name in patches))
-    return plan_make(recipe, recipe.versions[0], a_request(), facts)
 
 
 def a_wheel(folder: Path, content: bytes = b"wheel") -> VerifiedWheel:

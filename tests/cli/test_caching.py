@@ -15,7 +15,7 @@ from buildkit.cli.caching import cache as group
 from buildkit.holds import Holds, mark_of
 from buildkit.paths import Paths
 from tests.cache.stored import stored
-from tests.wheels.test_wheels import a_wheel
+from tests.wheels.toy import a_wheel
 
 
 @pytest.fixture
@@ -149,3 +149,18 @@ def test_serve_refuses_what_it_cannot_serve(cache, capsys):
 def test_every_command_teaches_by_its_help(name, capsys):
     assert run(["cache", name, "--help"]) == 0
     assert "Example: buildkit cache" in capsys.readouterr().out
+
+
+def test_push_writes_to_a_remote_what_it_does_not_have(cache, entry, capsys, tmp_path, monkeypatch):
+    assert run(["cache", "push"]) == 2
+    assert "No remote was named" in capsys.readouterr().err
+    remote = tmp_path / "remote"
+    assert run(["cache", "push", "--remote", str(remote)]) == 1
+    assert "no such file or directory" in capsys.readouterr().err
+    remote.mkdir()
+    monkeypatch.setenv("BUILDKIT_REMOTE", str(remote))
+    assert run(["cache", "push", "--recipe", "toy"]) == 0
+    assert capsys.readouterr().out.startswith("1 wheels pushed to file://")
+    assert (remote / "toy" / entry.key / "entry.json").is_file()
+    assert run(["cache", "push", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"pushed": 0, "already_there": 1}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from buildkit.cli.app import COMMANDS, run
-from tests.wheels.test_wheels import a_wheel, rewritten
+from tests.wheels.toy import a_wheel, rewritten
 
 RECIPE = """\
 name = "toy"

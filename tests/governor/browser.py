@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import struct
 import subprocess
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Names under which a Chromium is installed.
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+from tests.machine import IS_ROOT
 
 Pixel = tuple[int, int, int]
-
-
-def find_browser() -> str | None:
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class Browser:
         return read_png(picture.read_bytes())
 
     def _run(self, page: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-        root = ["--no-sandbox"] if os.geteuid() == 0 else []
+        root = ["--no-sandbox"] if IS_ROOT else []
         common = [
             "--headless",
             "--disable-gpu",

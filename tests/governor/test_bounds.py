@@ -53,7 +53,7 @@ def _fits(placed: list[tuple[float, float, int]], start: float, job: Load, cpus:
     ),
     st.integers(1, 4),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_no_schedule_beats_a_bound(loads, cpus):
     bounds = bounds_for(loads, cap_bytes=CAP, cpus=cpus)
     assert max(bounds.best, bounds.of_any_schedule) <= shortest_makespan(loads, cpus) + 1e-9

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildkit.governor.curve import Point, curve_of, sum_curves, thin
+from buildkit.governor.curve import Point, curve_of, sum_curves, tail_of, thin
 
 
 def at(curve: list[Point], moment: float) -> float:
@@ -75,3 +75,20 @@ def test_thin_keeps_the_ends_and_the_peak(heights, count):
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     assert max(point.held_bytes for point in kept) == max(heights)
     assert kept == sorted(kept, key=lambda point: point.seconds)
+
+
+@pytest.mark.parametrize(
+    ("held", "tail"),
+    [
+        ([10, 50, 100, 30, 40, 20], 40),
+        ([10, 50, 92, 100, 49], 49),
+        ([10, 50, 100, 60, 55], None),  # stays above half
+        ([100], None),
+        ([], None),
+        ([60, 20, 100, 90], None),  # what comes before the peak does not count
+        ([95, 10, 100, 10], 100),  # two passes
+        ([95, 10, 100], 100),
+    ],
+)
+def test_the_tail_is_what_is_held_after_the_first_fall(held, tail):
+    assert tail_of(held, 100) == tail

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buildkit.governor.estimate import Call, Measured, Nearest, Prior, UnitKey, estimate
+from buildkit.governor.estimate import (
+    MARGIN,
+    Call,
+    Measured,
+    Nearest,
+    Prior,
+    UnitKey,
+    estimate,
+    measured_of,
+)
 from buildkit.governor.profile import Unit
+from buildkit.records import UnitRecord
 
 GIB = 1 << 30
 CALL = Call(unit=UnitKey("csrc/a.cu", "f1"), language="cuda")
@@ -97,3 +109,49 @@ def test_a_name_like_no_other_takes_what_there_is():
     assert nearest.hear(frozenset({"a"}), ran(1))
     assert nearest.hear(frozenset({"b"}), ran(2))
     assert nearest.runs == [ran(1), ran(2)]
+
+
+# --- tails ---------------------------------------------------------------------------------------
+
+
+def came_down(peak_gib: float, tail_gib: float) -> Measured:
+    return replace(ran(peak_gib), tail_bytes=int(tail_gib * GIB))
+
+
+def test_a_tail_is_expected_as_the_part_of_the_peak_that_was_kept():
+    found = expect(history=[came_down(4, 1), came_down(2, 1)])
+    assert found.peak_bytes == int(4 * GIB * MARGIN)
+    assert found.tail_bytes == found.peak_bytes // 2
+    assert expect(shown=[came_down(4, 1)] * 9).tail_bytes is not None
+
+
+def test_one_run_that_kept_its_peak_says_that_there_is_no_tail():
+    assert expect(history=[came_down(4, 1), ran(4)]).tail_bytes is None
+    assert expect(history=[came_down(4, 1), came_down(4, 4)]).tail_bytes is None
+    assert expect(shown=[came_down(4, 1), ran(4)]).tail_bytes is None
+    assert expect().tail_bytes is None
+
+
+def test_a_profile_knows_tails():
+    units = [replace(unit("f1", 4, 10), tail_bytes=GIB)]
+    found = expect(profile=units)
+    assert found.tail_bytes == found.peak_bytes // 4
+
+
+def test_a_record_becomes_a_run_with_its_tail():
+    record = UnitRecord(
+        source="a.cu",
+        output="a.o",
+        tool="nvcc",
+        decision="pinned",
+        start=0.0,
+        wall_seconds=10.0,
+        cpu_seconds=9.0,
+        peak_bytes=1000 << 20,
+        status=0,
+        paused_seconds=4.0,
+        memory=((0.1, 100), (3.0, 990), (3.5, 200), (6.0, 300)),
+    )
+    assert measured_of(record) == Measured(peak_bytes=1000 << 20, seconds=6.0, tail_bytes=300 << 20)
+    killed = replace(record, ended="governor")
+    assert measured_of(killed) == Measured(peak_bytes=1000 << 20, seconds=6.0, ran_out=True)

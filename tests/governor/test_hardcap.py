@@ -14,6 +14,7 @@ from buildkit.errors import RequestError
 from buildkit.governor import hardcap
 from buildkit.governor.hardcap import hard_cap
 from buildkit.launcher import binary
+from tests.machine import needs_memory_group
 
 CAP = 5 << 30
 
@@ -166,13 +167,6 @@ def test_two_caps_of_one_process_are_two_groups(machine):
 # --- for real ------------------------------------------------------------------------------------
 
 
-def _reason_against() -> str:
-    with hard_cap(64 << 20, "auto") as cap:
-        return "" if cap.group is not None else cap.description
-
-
-needs_cap = pytest.mark.skipif(bool(_reason_against()), reason=f"hard cap {_reason_against()}")
-
 #: Holds so many MiB, says so, and waits.
 HOLD = """\
 import sys, time
@@ -193,7 +187,7 @@ def hold(entrance: Path, mib: int, seconds: float) -> subprocess.Popen[str]:
     )
 
 
-@needs_cap
+@needs_memory_group
 def test_the_kernel_kills_what_grows_beyond_the_cap():
     with hard_cap(64 << 20, "on") as cap:
         assert cap.entrance is not None
@@ -207,7 +201,7 @@ def test_the_kernel_kills_what_grows_beyond_the_cap():
     assert not cap.entrance.parent.exists()
 
 
-@needs_cap
+@needs_memory_group
 def test_the_group_goes_although_a_process_still_runs_in_it():
     with hard_cap(256 << 20, "on") as cap:
         assert cap.entrance is not None

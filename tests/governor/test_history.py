@@ -37,6 +37,12 @@ def test_remembers_the_last_three_of_each_unit(tmp_path):
     assert len(found[UnitKey("b.cu", "")]) == 3
 
 
+def test_a_tail_comes_back(tmp_path):
+    run = Measured(peak_bytes=9, seconds=1.0, tail_bytes=3)
+    history(tmp_path / "h").remember([(KEY, run), (KEY, ran(9))])
+    assert history(tmp_path / "h").recall() == {KEY: [run, ran(9)]}
+
+
 def test_targets_do_not_mix(tmp_path):
     file = tmp_path / "history.sqlite3"
     history(file, arch="sm90").remember([(KEY, ran(1))])

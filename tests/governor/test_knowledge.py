@@ -60,7 +60,7 @@ def test_knowledge_goes_through_its_file(tmp_path):
         history={
             UnitKey("a\udc80 \u00e9.cu", "f"): [
                 Measured(peak_bytes=1, seconds=0.5, ran_out=True),
-                Measured(peak_bytes=2, seconds=0),
+                Measured(peak_bytes=2, seconds=0, tail_bytes=1),
             ]
         }
     )

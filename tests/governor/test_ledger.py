@@ -218,3 +218,24 @@ def test_pauses_do_not_count_as_running_time():
     load = ledger.load("a")
     assert (load.running, load.paused) == (1, 1)
     assert load.seconds_left == 30.0  # the paused one has 30 s to go, the other 20
+
+
+def test_a_job_is_remembered_with_what_it_held_after_its_peak():
+    ledger = a_ledger()
+    job = arrive(ledger, 500)
+    assert started(ledger) == [job]
+    for now, held in enumerate((100, 480, 90, 120), 101):
+        ledger.measure(job, held, float(now))
+    assert ledger.tail_bytes(job) == 120
+
+
+def test_a_job_that_was_ended_for_memory_promises_no_tail_any_more():
+    ledger = a_ledger()
+    job = ledger.arrive(build="a", peak_bytes=600, seconds=10.0, tail_bytes=50, now=0.0)
+    assert started(ledger) == [job]
+    ledger.measure(job, 580, 101.0)
+    ledger.requeue(job, 101.0)
+    assert started(ledger, 102.0) == [job]
+    ledger.measure(job, 1000, 103.0)
+    ledger.measure(job, 10, 104.0)
+    assert arrive(ledger, 900) not in started(ledger, 110.0)

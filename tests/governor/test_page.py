@@ -9,8 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from buildkit.governor.page import render_page
-from tests.governor.browser import Browser, find_browser
+from tests.governor.browser import Browser
 from tests.governor.builds import HOSTILE, a_build, a_record, a_report
+from tests.machine import BROWSER, needs_browser
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -118,10 +119,7 @@ def test_the_ends_of_the_scales(records):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium on PATH")
-    return Browser(program, tmp_path_factory.mktemp("browser"))
+    return Browser(BROWSER, tmp_path_factory.mktemp("browser"))
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +146,7 @@ DARK = {
 
 
 @pytest.mark.browser
+@needs_browser
 def test_the_browser_draws_every_bar_and_has_nothing_to_complain_of(build, browser, page_file):
     dom, console = browser.dom(page_file)
     assert console == []
@@ -158,6 +157,7 @@ def test_the_browser_draws_every_bar_and_has_nothing_to_complain_of(build, brows
 
 
 @pytest.mark.browser
+@needs_browser
 def test_the_browser_would_have_told(browser, tmp_path):
     """The control: a script that the page's policy forbids is heard of, and does not run."""
     file = tmp_path / "bad.html"
@@ -168,6 +168,7 @@ def test_the_browser_would_have_told(browser, tmp_path):
 
 
 @pytest.mark.browser
+@needs_browser
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 def test_the_picture_shows_text_bars_memory_and_cap(browser, page_file, tmp_path, colours):
     rows = browser.screenshot(

@@ -92,6 +92,8 @@ def states(draw: st.DrawFn) -> State:
                 elapsed_seconds=draw(st.integers(0, 150)),
                 rss_bytes=rss,
                 seen_bytes=rss + draw(st.integers(0, 100)),
+                tail_bytes=draw(st.none() | st.integers(0, CAP // 2)),
+                is_guess=draw(st.booleans()),
                 is_growing=draw(st.booleans()),
                 is_paused=draw(st.booleans()),
                 is_ending=draw(st.integers(0, 9)) == 0,

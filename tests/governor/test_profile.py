@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buildkit.errors import RecipeError
-from buildkit.governor.profile import Profile, Unit, parse_profile, profile_of, render_profile
+from buildkit.governing import profile_file
+from buildkit.governor.profile import (
+    Profile,
+    Unit,
+    parse_profile,
+    profile_of,
+    read_profile,
+    render_profile,
+)
+from buildkit.paths import data_root
+from buildkit.recipe import read_recipe
 from buildkit.records import UnitRecord
 
 HEAD = (
@@ -56,6 +66,7 @@ units = st.builds(
     seconds=st.integers(0, 10**5).map(lambda tenth: tenth / 10),
     cpu_seconds=st.integers(0, 10**5).map(lambda tenth: tenth / 10),
     peak_bytes=st.integers(0, 10**6).map(lambda mib: mib << 20),
+    tail_bytes=st.none() | st.integers(0, 10**6).map(lambda mib: mib << 20),
 )
 
 
@@ -108,3 +119,22 @@ def test_records_become_units_with_relative_names():
         ("csrc/a.cu", "g", 2),
         ("build/a.o", "f", 1),
     ]
+
+
+SHIPPED = sorted((data_root() / "recipes").glob("*.profile"))
+
+
+def test_the_kit_ships_profiles():
+    assert SHIPPED
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
+def test_a_profile_of_the_kit_belongs_to_a_recipe_its_version_and_target(file):
+    profile = read_profile(file)
+    recipe_file = file.with_name(f"{profile.recipe}.toml")
+    recipe = read_recipe(recipe_file)
+    assert file == profile_file(recipe_file, profile.arch)
+    assert profile.version in {version.version for version in recipe.versions}
+    assert profile.arch in recipe.architectures
+    assert all(unit.seconds > 0 and unit.peak_bytes > 0 for unit in profile.units)
+    assert render_profile(profile) == file.read_text(), "as `buildkit profile` writes it"

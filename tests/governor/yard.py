@@ -12,21 +12,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buildkit.arch import parse_arch
+from buildkit.events import SILENT
 from buildkit.governor.capacity import Capacity
 from buildkit.governor.estimate import MARGIN, Measured, Prior, UnitKey
+from buildkit.governor.govern import governed, read_load
 from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge
+from buildkit.governor.ledger import Load
 from buildkit.launcher import Admission, binary, read_records, render_config
+from tests.fakes import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from buildkit.records import UnitRecord
 
@@ -205,19 +208,23 @@ def machine(mib: int, cpus: int = 4) -> Capacity:
     )
 
 
-def wait_for(is_so: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait until something is so.
-
-    :raises AssertionError: if it does not become so.
-    """
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not become so in time"
-        time.sleep(0.02)
-
-
 def statuses(launched: list[subprocess.Popen[str]], seconds: float = 60.0) -> list[int]:
     """Wait for launchers and return their exit statuses."""
     for launcher in launched:
         launcher.communicate(timeout=seconds)
     return [launcher.returncode for launcher in launched]
+
+
+@contextmanager
+def serving(yard: Yard, mib: int = 4096, cpus: int = 4, headroom: int = 1 << 40) -> Iterator[None]:
+    """Let a governor serve the yard's directory, from this process."""
+    with governed(yard.governor, machine(mib, cpus), events=SILENT, headroom=lambda: headroom):
+        wait_for(lambda: read_load(yard.governor, "x") is not None)
+        yield
+
+
+def load_of(yard: Yard) -> Load:
+    """Ask how a yard's build is doing; while no governor answers, nothing runs."""
+    load = read_load(yard.governor, str(yard.root / "knowledge.json"))
+    nothing = Load(running=0, paused=0, waiting=-1, held_bytes=0, cap_bytes=1, seconds_left=0.0)
+    return load or nothing

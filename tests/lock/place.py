@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from buildkit.toolchain.uv import uv_binary
+from tests.builders import a_value_patch
+from tests.programs import kit
+from tests.wheels.toy import a_record, a_zip
 
 KEY = "ab" * 32
 
-PATCH = """\
-Description: another value
-Goal: gamma/__init__.py: text matches /value = 2/
-
---- a/gamma/__init__.py
-+++ b/gamma/__init__.py
-@@ -1 +1 @@
--value = 1
-+value = 2
-"""
+PATCH = a_value_patch("gamma")
 
 PROVENANCE = {
     "key": KEY,
@@ -47,16 +39,10 @@ def a_wheel(folder: Path, name: str, version: str = "1.0", **files: bytes) -> Pa
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": f"[console_scripts]\n{name} = {name}:f\n".encode(),
     } | {key.replace("__", "/").replace("INFO", info): data for key, data in files.items()}
-    rows = []
-    for member, data in contents.items():
-        code = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        rows.append(f"{member},sha256={code},{len(data)}\n")
-    contents[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
+    contents[f"{info}/RECORD"] = a_record(contents, info)
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(place, "w") as wheel:
-        for member, data in contents.items():
-            wheel.writestr(zipfile.ZipInfo(member), data)
+    place.write_bytes(a_zip(contents))
     return place
 
 
@@ -150,12 +136,9 @@ class Place:
         }
         subprocess.run([uv_binary(), *args, "--quiet"], env=variables, check=True)
 
-    def command(self, *args: str) -> list[str]:
-        return [sys.executable, "-m", "buildkit", *args]
-
     def run(self, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*args),
+            kit(*args),
             env=self.environment | variables,
             cwd=self.root,
             capture_output=True,

@@ -10,7 +10,7 @@ import pytest
 from buildkit.lock.contents import contents_of_wheel
 from buildkit.lock.index import _locked, render_reason
 from tests.lock.place import KEY, Place, a_kit_wheel, a_wheel, site, write_index
-from tests.wheels.test_wheels import a_wheel as another_wheel
+from tests.wheels.toy import a_wheel as another_wheel
 
 
 @pytest.fixture

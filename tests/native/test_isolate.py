@@ -12,17 +12,15 @@ import pytest
 
 from buildkit.launcher import Isolation, binary, isolated, probe_isolation
 from buildkit.run import ProcessRunner
-from tests.fakes import processes_with
+from tests.fakes import processes_with, wait_for
+from tests.machine import (
+    HAS_NETWORK_NAMESPACE,
+    HAS_PID_NAMESPACE,
+    needs_network_namespace,
+    needs_pid_namespace,
+)
 
 ENV = {"PATH": os.environ["PATH"]}
-
-
-def possible() -> Isolation:
-    return probe_isolation(ProcessRunner(), ENV)
-
-
-needs_network = pytest.mark.skipif(not possible().network, reason="no network namespaces here")
-needs_pid = pytest.mark.skipif(not possible().pid, reason="no process namespaces here")
 
 CONNECT = """\
 import socket
@@ -43,13 +41,18 @@ def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@needs_network
+def test_what_the_system_allows_is_found():
+    found = probe_isolation(ProcessRunner(), ENV)
+    assert found == Isolation(network=HAS_NETWORK_NAMESPACE, pid=HAS_PID_NAMESPACE)
+
+
+@needs_network_namespace
 def test_only_the_loopback_is_there_and_it_works():
     done = run("--no-network", "--", sys.executable, "-c", CONNECT)
     assert (done.returncode, done.stdout) == (0, "['lo']\n"), done.stderr
 
 
-@needs_network
+@needs_network_namespace
 def test_a_file_system_socket_works_across(tmp_path):
     import socket
 
@@ -70,13 +73,13 @@ def test_status_and_arguments_are_passed_on(flags):
     assert (done.returncode, done.stdout) == (7, "a b\n")
 
 
-@needs_pid
+@needs_pid_namespace
 def test_a_signal_of_the_command_shows_in_the_status():
     done = run("--pid", "--", "sh", "-c", "kill -KILL $$")
     assert done.returncode == 128 + signal.SIGKILL
 
 
-@needs_pid
+@needs_pid_namespace
 def test_everything_ends_when_the_program_is_killed(tmp_path):
     mark = f"{time.time_ns()}"
     keeper = subprocess.Popen(
@@ -87,16 +90,10 @@ def test_everything_ends_when_the_program_is_killed(tmp_path):
         ],
         env=ENV,
     )
-    deadline = time.monotonic() + 20
-    while len(processes_with(mark)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert len(processes_with(mark)) >= 3
+    wait_for(lambda: len(processes_with(mark)) >= 3)
     keeper.kill()
     keeper.wait()
-    deadline = time.monotonic() + 10
-    while processes_with(mark) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert processes_with(mark) == []
+    wait_for(lambda: not processes_with(mark))
 
 
 @pytest.mark.parametrize("flags", [[], ["--no-network", "--best-effort"]])
@@ -112,16 +109,10 @@ def test_without_a_process_namespace_nothing_outlives_the_parent(flags):
     command = [str(binary("bk-isolate")), *flags, "--", sys.executable, "-c", stubborn, mark]
     starter = f"import subprocess; subprocess.run({command!r})"
     parent = subprocess.Popen([sys.executable, "-c", starter], env=ENV)
-    deadline = time.monotonic() + 20
-    while len(processes_with(mark)) < 4 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert len(processes_with(mark)) >= 4
+    wait_for(lambda: len(processes_with(mark)) >= 4)
     parent.kill()
     parent.wait()
-    deadline = time.monotonic() + 10
-    while processes_with(mark) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert processes_with(mark) == []
+    wait_for(lambda: not processes_with(mark))
 
 
 def test_what_a_command_leaves_behind_ends_with_it():

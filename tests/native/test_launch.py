@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,8 @@ from hypothesis import strategies as st
 from buildkit.arch import parse_arch, pins
 from buildkit.launcher import binary, read_records, render_config
 from buildkit.values import FlagRule
+from tests.fakes import is_alive, wait_for
+from tests.machine import NVCC, needs_googletest, needs_nvcc
 
 RULES = (
     FlagRule(old="--threads=*", new="--threads=1", language="cuda"),
@@ -177,7 +177,7 @@ def test_a_response_file_is_read_and_left_alone_when_nothing_changes(config, tmp
 CODES = ["sm_90", "sm_90a", "sm_100", "sm_120", "sm_120a", "sm_120f", "sm_121"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     codes=st.lists(st.sampled_from(CODES), min_size=1, max_size=6),
     target=st.sampled_from(["sm90", "sm120", "sm120a", "sm121"]),
@@ -267,19 +267,10 @@ def test_a_signal_ends_the_whole_group_and_shows_in_the_status(config, tmp_path)
     )
     launch = subprocess.Popen([binary("bk-launch"), tool, "-c", "a.cu"], env=config())
     pid = tmp_path / "pid"
-    deadline = time.monotonic() + 20
-    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for(lambda: pid.exists() and pid.read_text())
     launch.send_signal(signal.SIGTERM)
     assert launch.wait(timeout=20) == 128 + signal.SIGTERM
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid.read_text()}").exists() and time.monotonic() < deadline:
-        stat = Path(f"/proc/{pid.read_text()}/stat")
-        if stat.exists() and stat.read_text().split(") ")[1][0] == "Z":
-            break
-        time.sleep(0.02)
-    else:
-        assert not Path(f"/proc/{pid.read_text()}").exists()
+    wait_for(lambda: not is_alive(int(pid.read_text())))
 
 
 def test_a_missing_compiler_is_told(config, tmp_path):
@@ -342,13 +333,13 @@ def test_records_of_many_calls_at_once_do_not_mix(config, tmp_path):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+@needs_nvcc
 def test_a_real_nvcc_compiles_the_target_alone(config, tmp_path):
     source = tmp_path / "a b.cu"
     source.write_text("__global__ void kernel() {}\n")
     subprocess.run(
         [
-            *(binary("bk-launch"), "nvcc", "-gencode", "arch=compute_90,code=sm_90"),
+            *(binary("bk-launch"), NVCC, "-gencode", "arch=compute_90,code=sm_90"),
             *("-gencode", "arch=compute_120,code=[sm_120,compute_120]", "--keep", "-c", source),
         ],
         env=config() | {"HOME": "/"},
@@ -363,10 +354,7 @@ def test_a_real_nvcc_compiles_the_target_alone(config, tmp_path):
     assert record.decision == "pinned"
 
 
-@pytest.mark.skipif(
-    not Path("/usr/include/gtest/gtest.h").exists() or shutil.which("cmake") is None,
-    reason="no GoogleTest and CMake on this machine",
-)
+@needs_googletest
 def test_the_unit_tests_of_the_native_parts(tmp_path):
     root = Path(__file__).parents[2]
     subprocess.run(["cmake", "-S", root, "-B", tmp_path], check=True, capture_output=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from buildkit.arch import parse_arch
 from buildkit.launcher import binary, render_config
+from tests.machine import NVCC, needs_nvcc
 
 UNIT = """\
 #include <cstdio>
@@ -22,11 +22,6 @@ void Start(int* x) { Where<<<1, 1>>>(x + sizeof hidden); }
 
 #: Neither is for the target of the test: a kept call compiles both.
 TWO = ("-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_100,code=[sm_100,compute_100]")
-
-
-def nvcc() -> str:
-    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
-    return shutil.which("nvcc") or (str(home) if home.exists() else "")
 
 
 def compiled(slot: Path, tool: str, *flags: str) -> bytes:
@@ -68,24 +63,22 @@ def test_gcc_writes_the_same_object_in_another_directory(tmp_path, flags):
 
 
 @pytest.mark.cuda
+@needs_nvcc
 @pytest.mark.parametrize(
     "flags", [TWO, ("-arch=sm_120",), (*TWO, "-g"), (*TWO, "--threads", "2"), (*TWO, "-rdc=true")]
 )
 def test_nvcc_writes_the_same_object_in_another_directory(tmp_path, flags):
-    if not nvcc():
-        pytest.skip("there is no nvcc here")
     # nvcc 13.0 with --threads fails by itself where TMPDIR holds a blank.
     other = tmp_path / ("another" if "--threads" in flags else "an other") / "place"
-    one = compiled(tmp_path / "one", nvcc(), *flags)
-    assert one == compiled(other, nvcc(), *flags)
+    one = compiled(tmp_path / "one", NVCC, *flags)
+    assert one == compiled(other, NVCC, *flags)
     assert str(tmp_path).encode() not in one
     assert b"tmpxft" not in one
 
 
 @pytest.mark.cuda
+@needs_nvcc
 def test_line_tables_of_device_code_still_hold_the_directory(tmp_path):
     # What remains, as docs/reproducible.md says: nvcc has no flag for it.
-    if not nvcc():
-        pytest.skip("there is no nvcc here")
-    one = compiled(tmp_path / "one", nvcc(), "-lineinfo", "-arch=sm_120")
-    assert one != compiled(tmp_path / "two", nvcc(), "-lineinfo", "-arch=sm_120")
+    one = compiled(tmp_path / "one", NVCC, "-lineinfo", "-arch=sm_120")
+    assert one != compiled(tmp_path / "two", NVCC, "-lineinfo", "-arch=sm_120")

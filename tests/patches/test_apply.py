@@ -178,7 +178,7 @@ contents = st.tuples(lines, st.booleans()).map(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(old=contents, new=contents)
 def test_the_result_is_what_git_diffed(tmp_path_factory, old, new):
     root = tmp_path_factory.mktemp("patch")

@@ -1,3 +1,5 @@
+"""Goals: what each kind proves of a text or a module."""
+
 from __future__ import annotations
 
 import ast

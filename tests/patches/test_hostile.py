@@ -117,7 +117,7 @@ def git_apply(folder: Path, diff: str) -> bool:
     return done.returncode == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(old=texts, new=texts, before=texts, changes=edits)
 def test_the_result_is_git_s_or_a_refusal(tmp_path_factory, old, new, before, changes):
     root = tmp_path_factory.mktemp("fuzz")

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,14 +18,11 @@ import pytest
 from buildkit.fs import remove_tree
 from buildkit.launcher import read_records
 from buildkit.paths import paths_from
+from tests.programs import kit
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(0)]
 
 RECIPES = Path(__file__).parent / "recipes"
-
-
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "buildkit", *args]
 
 
 def slots(recipe: str) -> list[Path]:
@@ -34,20 +30,20 @@ def slots(recipe: str) -> list[Path]:
 
 
 def code_of(wheel: str) -> set[str]:
-    done = subprocess.run(command("verify", wheel, "--json"), capture_output=True, check=True)
+    done = subprocess.run(kit("verify", wheel, "--json"), capture_output=True, check=True)
     return {name for library in json.loads(done.stdout)["libraries"] for name in library["sass"]}
 
 
 def test_causal_conv1d_is_built_for_sm120_alone(tmp_path):
     args = ("make", "causal-conv1d", "--arch", "sm120", "--clean", "--out", str(tmp_path))
-    done = subprocess.run(command(*args), capture_output=True, text=True, check=False)
+    done = subprocess.run(kit(*args), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "3 pinned, 0 kept" in done.stderr
     assert code_of(done.stdout.strip()) == {"sm_120"}
 
 
 def test_flash_attn_is_killed_and_resumed_with_no_object_compiled_twice(tmp_path):
-    args = command(
+    args = kit(
         *("make", "flash-attn-twelve", "--arch", "sm120", "--recipes", str(RECIPES)),
         *("--out", str(tmp_path)),
     )

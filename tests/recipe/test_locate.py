@@ -1,3 +1,5 @@
+"""The line and the key of what is wrong in a TOML file."""
+
 from __future__ import annotations
 
 import tomllib

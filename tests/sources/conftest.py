@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
-from pathlib import Path
 
 import pytest
+
+from tests.programs import git
 
 
 @pytest.fixture
@@ -23,26 +23,6 @@ def index(tmp_path):
         tar.add(source, "toy-1.0")
     (project / "index.html").write_text('<a href="toy-1.0.tar.gz">toy-1.0.tar.gz</a>')
     return tmp_path / "index"
-
-
-def git(folder: Path, *args: str) -> str:
-    done = subprocess.run(
-        [
-            "git",
-            "-c",
-            "protocol.file.allow=always",
-            "-c",
-            "user.name=a",
-            "-c",
-            "user.email=a@b",
-            *args,
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ names = st.lists(
 ).map("/".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(names, st.sampled_from([FILE, LINK, HARD]), names), min_size=1, max_size=5)
 )

@@ -18,7 +18,7 @@ from buildkit.sources.settings import read_index_settings
 from buildkit.values import IndexSettings, LocalTree, PinnedArchive, PinnedCommit, Unpinned
 from tests.builders import a_digest
 from tests.fakes import RecordingEvents
-from tests.sources.conftest import git
+from tests.programs import git
 
 
 def a_supply(tmp_path, index=None, **changes):

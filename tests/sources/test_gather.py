@@ -83,7 +83,7 @@ def test_a_commit_and_its_submodules_come_as_packs(tmp_path, repository, gathere
 
 
 def test_a_pack_holds_one_commit_without_its_history(tmp_path, repository, gathered):
-    from tests.sources.conftest import git
+    from tests.programs import git
 
     (repository / "new").write_text("1")
     git(repository, "add", "new")

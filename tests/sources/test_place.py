@@ -1,3 +1,5 @@
+"""A tree is placed over an older one, and what has not changed is not touched."""
+
 from __future__ import annotations
 
 import os
@@ -67,7 +69,7 @@ files = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(files, files)
 def test_the_result_is_the_tree(tmp_path_factory, before, after):
     root = tmp_path_factory.mktemp("place")

@@ -1,3 +1,5 @@
+"""The user's settings of package indexes, read as pip reads them."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Locks of environments: made, read, refused when stale, and installed."""
+
 from __future__ import annotations
 
 import os

@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -23,8 +22,9 @@ from buildkit.paths import Paths
 from buildkit.wheelhouse.pages import JSON
 from tests.cache.stored import stored
 from tests.fakes import hear_interrupts
+from tests.programs import kit
 from tests.wheelhouse.clients import INSTALLERS
-from tests.wheels.test_wheels import a_wheel, rewritten
+from tests.wheels.toy import a_wheel, rewritten
 
 
 class Served:
@@ -62,7 +62,7 @@ class Served:
 @contextmanager
 def serving(cache, *arguments):
     process = subprocess.Popen(
-        [sys.executable, "-m", "buildkit", "serve", "--port", "0", *map(str, arguments)],
+        kit("serve", "--port", "0", *map(str, arguments)),
         env={**os.environ, "BUILDKIT_CACHE": str(cache)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

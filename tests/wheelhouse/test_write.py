@@ -15,7 +15,7 @@ from buildkit.errors import JobError, RequestError, VerifyError
 from buildkit.events import SILENT
 from buildkit.wheelhouse import folder_wheels, write_index
 from tests.wheelhouse.clients import INSTALLERS
-from tests.wheels.test_wheels import a_wheel, rewritten
+from tests.wheels.toy import a_wheel, rewritten
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from buildkit.cli.app import run
 from buildkit.wheels.libraries import compare_kernels, compare_libraries, module_free, read_kernels
 from tests.fakes import ScriptedRunner, says
+from tests.machine import NVCC, needs_nvcc
 
 NAME = "toy-1.0-py3-none-any.whl"
 
@@ -180,12 +179,9 @@ def test_a_damaged_member_is_a_usage_error(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.cuda
+@needs_nvcc
 @pytest.mark.network
 def test_a_kernel_that_changed_is_named(tmp_path, diff, monkeypatch):
-    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
-    nvcc = shutil.which("nvcc") or str(home)
-    if not Path(nvcc).exists():
-        pytest.skip("there is no nvcc here")
     wheels = []
     for number in (1, 2):
         source = tmp_path / str(number) / "u.cu"
@@ -197,7 +193,7 @@ def test_a_kernel_that_changed_is_named(tmp_path, diff, monkeypatch):
         )
         library = source.with_suffix(".so")
         flags = ["-shared", "-Xcompiler", "-fPIC", "-arch=sm_120"]
-        subprocess.run([nvcc, *flags, "-o", library, source], check=True)
+        subprocess.run([NVCC, *flags, "-o", library, source], check=True)
         wheels.append(a_wheel(source.parent, **{"toy__u.so": library.read_bytes()}))
     _, document = diff(*wheels)
     (kernel,) = document["differences"][0]["library"]["kernels"]

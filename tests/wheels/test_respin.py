@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import shutil
 import struct
 import subprocess
-import sys
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -20,71 +18,22 @@ from hypothesis import strategies as st
 import buildkit.wheels.splice as splice
 from buildkit.errors import VerifyError
 from buildkit.wheels import read_wheel
-from buildkit.wheels.record import row_of
 from buildkit.wheels.respin import Change, OpenWheel, respin_wheel
+from tests.machine import needs_unzip
+from tests.programs import pip
+from tests.wheels.toy import (
+    CONTENTS,
+    INFO,
+    METADATA,
+    NAME,
+    WHEEL,
+    Unseekable,
+    a_record,
+    a_zip,
+    complete,
+)
 
-NAME = "toy_x-1.0-py3-none-any.whl"
-INFO = "toy_x-1.0.dist-info"
 NEW_INFO = "toy_x-1.0+patched.k1.dist-info"
-METADATA = b"Metadata-Version: 2.1\nName: toy-x\nVersion: 1.0\n\nVersion: of the toy.\n"
-WHEEL = b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n\n"
-CONTENTS = {
-    "toy_x/__init__.py": b"value = 1\n",
-    "toy_x/data.bin": bytes(range(256)) * 40,
-    "toy_x/big.txt": b"the same line\n" * 5000,
-    "toy_x/na\u00efve \u65e5\u672c.txt": b"x",
-    'toy_x/a, "b".txt': b"y",
-    "toy_x/empty": b"",
-    "toy_x-1.0.data/scripts/toy": b"#!python\nprint('hi')\n",
-    f"{INFO}/METADATA": METADATA,
-    f"{INFO}/WHEEL": WHEEL,
-}
-
-
-def a_record(contents: dict[str, bytes]) -> bytes:
-    out = io.StringIO()
-    rows = [row_of(name, data) for name, data in contents.items()]
-    csv.writer(out).writerows([[row.name, row.digest, row.size] for row in rows])
-    return (out.getvalue() + f"{INFO}/RECORD,,\r\n").encode()
-
-
-class Unseekable(io.RawIOBase):
-    """A target that makes zipfile write data descriptors."""
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, block) -> int:
-        self.data += bytes(block)
-        return len(block)
-
-
-def a_zip(
-    contents: dict[str, bytes], *, method=zipfile.ZIP_DEFLATED, target=None, is_zip64=False
-) -> bytes:
-    place = io.BytesIO() if target is None else target
-    with zipfile.ZipFile(place, "w") as archive:
-        for name, data in contents.items():
-            info = zipfile.ZipInfo(name, (2024, 5, 6, 7, 8, 10))
-            info.compress_type = zipfile.ZIP_STORED if name.endswith(".bin") else method
-            info.external_attr = (0o100755 if name.endswith("/toy") else 0o100644) << 16
-            with archive.open(info, "w", force_zip64=is_zip64) as member:
-                member.write(data)
-    return place.data if isinstance(place, Unseekable) else place.getvalue()
-
-
-def complete(**changes: bytes | None) -> dict[str, bytes]:
-    """The contents of a wheel whose RECORD is right, with members changed or taken away."""
-    contents = dict(CONTENTS)
-    for name, data in changes.items():
-        if data is None:
-            del contents[name]
-        else:
-            contents[name] = data
-    return contents | {f"{INFO}/RECORD": a_record(contents)}
 
 
 def respin(data: bytes, changes=None, *, name=NAME, label="patched.k1") -> bytes:
@@ -138,7 +87,7 @@ def test_every_form_of_archive_gives_a_sound_wheel(tmp_path, form):
     assert respin(data) == result
 
 
-@pytest.mark.skipif(shutil.which("unzip") is None, reason="no unzip on PATH")
+@needs_unzip
 @pytest.mark.parametrize("form", FORMS)
 def test_another_program_reads_the_archive(tmp_path, form):
     path = placed(tmp_path, respin(FORMS[form](complete())))
@@ -267,11 +216,9 @@ def test_a_signature_goes_since_what_it_signed_is_gone():
 def test_pip_installs_the_result_and_finds_it_right(tmp_path):
     path = placed(tmp_path, respin(a_zip(complete())))
     site = tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--no-index", "--target", site, path], check=True)
+    pip("install", "--no-index", "--target", site, path)
     assert (site / "toy_x" / "__init__.py").read_bytes() == b"value = 2\n"
     assert os.access(site / "bin" / "toy", os.X_OK)
-    subprocess.run([*pip, "check"], env={"PYTHONPATH": str(site)}, check=False)
     assert (site / NEW_INFO / "buildkit.json").is_file()
 
 

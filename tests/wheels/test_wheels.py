@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
-import shutil
 import struct
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -32,52 +27,13 @@ from buildkit.wheels import (
     read_provenance,
     read_wheel,
     render_provenance,
-    rewrite_wheel,
 )
 from buildkit.wheels.elf import has_gpu_code
 from tests.builders import a_patch, a_recipe, a_request, some_facts
 from tests.fakes import RecordingEvents, ScriptedRunner, says
-
-
-def a_wheel(folder: Path, *, name="toy_x-1.0-py3-none-any.whl", record=None, **files) -> Path:
-    """A wheel whose RECORD is right unless a test says otherwise."""
-    contents = {
-        "toy_x/__init__.py": b"value = 1\n",
-        "toy_x-1.0.data/scripts/toy": b"#!python\nprint('hi')\n",
-        "toy_x-1.0.dist-info/METADATA": (
-            b"Metadata-Version: 2.1\nName: toy-x\nVersion: 1.0\nRequires-Dist: torch\n"
-            b"Requires-Dist: torch; extra == 'more'\nRequires-Dist: numpy>=1\n\nA toy.\n"
-        ),
-        "toy_x-1.0.dist-info/WHEEL": (
-            b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        ),
-    } | {key.replace("__", "/"): value for key, value in files.items()}
-    rows = []
-    for member, data in contents.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        rows.append(f"{member},sha256={digest},{len(data)}")
-    rows.append("toy_x-1.0.dist-info/RECORD,,")
-    contents["toy_x-1.0.dist-info/RECORD"] = ("\n".join(rows) + "\n").encode()
-    if record is not None:
-        contents["toy_x-1.0.dist-info/RECORD"] = record
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(folder / name, "w") as wheel:
-        for member, data in contents.items():
-            info = zipfile.ZipInfo(member)
-            mode = 0o100755 if member.endswith("/toy") else 0o100644
-            info.external_attr = mode << 16
-            wheel.writestr(info, data)
-    return folder / name
-
-
-def rewritten(tmp_path: Path, **changes) -> Path:
-    values = {
-        "label": "cu130.sm120.k12345678",
-        "pins": {"torch": "torch==2.14.*"},
-        "provenance": b'{"schema": 1}\n',
-    }
-    contents = read_wheel(a_wheel(tmp_path / "in"))
-    return rewrite_wheel(contents, tmp_path / "out", **(values | changes))
+from tests.machine import NVCC, needs_nvcc
+from tests.programs import pip
+from tests.wheels.toy import a_wheel, rewritten
 
 
 def test_a_sound_wheel_is_read(tmp_path):
@@ -131,11 +87,8 @@ def test_without_a_label_the_version_stays(tmp_path):
 
 def test_pip_installs_and_removes_the_rewritten_wheel(tmp_path):
     path = rewritten(tmp_path)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     site = tmp_path / "site"
-    subprocess.run(
-        [*pip, "install", "-q", "--no-deps", "--no-index", "--target", site, path], check=True
-    )
+    pip("install", "--no-deps", "--no-index", "--target", site, path)
     assert (site / "toy_x-1.0+cu130.sm120.k12345678.dist-info" / "buildkit.json").is_file()
     assert os.access(site / "bin" / "toy", os.X_OK)
 
@@ -225,14 +178,14 @@ def test_the_code_of_each_library_is_listed(tmp_path):
 
 @pytest.mark.cuda
 @pytest.mark.network
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")
+@needs_nvcc
 def test_a_real_library_is_read(tmp_path):
     source = tmp_path / "x.cu"
     source.write_text("__global__ void kernel() {}\n")
     flags = ["-gencode=arch=compute_120a,code=sm_120a", "-gencode=arch=compute_90,code=compute_90"]
     library = tmp_path / "x.so"
     subprocess.run(
-        ["nvcc", *flags, "-shared", "-Xcompiler", "-fPIC", "-o", library, source], check=True
+        [NVCC, *flags, "-shared", "-Xcompiler", "-fPIC", "-o", library, source], check=True
     )
     supply = Supply(
         paths=Paths(tmp_path / "cache"),

@@ -1,96 +1,23 @@
-"""``make --from wheel`` as a user runs it: an index of files, real interpreters, a real pip."""
+"""``make --from wheel`` as a user runs it: an index of files, and the wheel it becomes."""
 
 from __future__ import annotations
 
 import json
-import os
-import resource
-import signal
-import subprocess
-import sys
-import time
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import buildkit.patched as story
 from buildkit.cli.app import run
 from buildkit.digest import digest_bytes, digest_file
 from buildkit.errors import RecipeError
 from buildkit.recipe import find_recipe
 from buildkit.wheels import read_wheel
-from tests.wheels.test_respin import INFO, NAME, a_zip, complete
+from tests.patched.world import PATCH
+from tests.wheels.toy import INFO, NAME, a_zip, complete
 
-PATCH = """\
-Description: another value
-Goal: toy_x/__init__.py: text matches /value = 2/
-
---- a/toy_x/__init__.py
-+++ b/toy_x/__init__.py
-@@ -1 +1 @@
--value = 1
-+value = 2
-"""
 UPSTREAM = PATCH.replace("= 2/", "= 1/")
 NOT_CONCERNED = PATCH.replace("Goal", "Needs-File: toy_x/later.py\nGoal")
-
-
-@dataclass
-class World:
-    """An index of files with one wheel, a directory of patches, and an output directory."""
-
-    root: Path
-
-    @property
-    def project(self) -> Path:
-        return self.root / "index" / "toy-x"
-
-    @property
-    def patches(self) -> Path:
-        return self.root / "patches" / "toy-x"
-
-    @property
-    def out(self) -> Path:
-        return self.root / "out dir"
-
-    @property
-    def args(self) -> list[str]:
-        where = ["--patches", str(self.patches.parent), "--out", str(self.out)]
-        return ["make", "toy-x", "--from", "wheel", *where]
-
-    def publish(self, data: bytes, name: str = NAME, digest: str | None = None) -> None:
-        self.project.mkdir(parents=True, exist_ok=True)
-        (self.project / name).write_bytes(data)
-        digest = digest_bytes(data) if digest is None else digest
-        (self.project / "index.html").write_text(f'<a href="{name}#sha256={digest}">{name}</a>')
-
-    def patch(self, **texts: str) -> None:
-        self.patches.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (self.patches / f"{name}.patch").write_text(text)
-
-    def make(self, *args: str) -> int:
-        return run([*self.args, "--version", "1.0", *args])
-
-    def result(self) -> Path:
-        (found,) = self.out.iterdir()
-        return found
-
-
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    world = World(tmp_path)
-    world.publish(a_zip(complete()))
-    world.patch(two=PATCH)
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_INDEX_URL", f"file://{tmp_path / 'index'}")
-    monkeypatch.setenv("PIP_FIND_LINKS", "")
-    monkeypatch.setenv("BUILDKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("BUILDKIT_CONFIG", str(tmp_path / "config.toml"))
-    monkeypatch.setenv("BUILDKIT_ARCH", "sm120")  # speaks of builds, and must not matter
-    return world
 
 
 def test_a_published_wheel_gets_the_patches_once(world, capsys):
@@ -294,157 +221,6 @@ def test_a_file_with_an_unusual_name_can_be_patched(world):
     assert world.make() == 0
     with zipfile.ZipFile(world.result()) as archive:
         assert archive.read(name) == b"value = 2\n"
-
-
-# --- the output directory -------------------------------------------------------------------------
-
-
-def test_an_output_directory_that_cannot_be_is_told(world, capsys):
-    world.out.write_text("a file")
-    assert world.make() == 1
-    assert "cannot be written to" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_output_directory_is_told(world, capsys):
-    world.out.mkdir(mode=0o555)
-    assert world.make() == 1
-    assert "Permission denied" in capsys.readouterr().err
-
-
-def large(world: World, size_bytes: int) -> None:
-    contents = complete(**{"toy_x/large.bin": os.urandom(1 << 20) * (size_bytes >> 20)})
-    world.publish(a_zip(contents))
-
-
-def test_a_full_disk_leaves_nothing(world):
-    large(world, 4 << 20)
-    assert world.make() == 0  # fetched; from here on the limit hits the new wheel alone
-    world.result().unlink()
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-
-    done = subprocess.run(
-        [sys.executable, "-m", "buildkit", *world.args, "--version", "1.0"],
-        preexec_fn=limit,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "cannot be written to" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(world.out.iterdir()) == []
-
-
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_killed_at_any_moment_there_is_a_whole_wheel_or_none(world, blow):
-    large(world, 64 << 20)
-    assert world.make() == 0
-    expected = digest_file(world.result())
-    name = world.result().name
-    world.result().unlink()
-    command = [sys.executable, "-m", "buildkit", *world.args, "--version", "1.0"]
-    process = subprocess.Popen(
-        command,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    while process.poll() is None:
-        if any(file.stat().st_size > 1 << 20 for file in world.out.iterdir()):
-            process.send_signal(blow)
-            break
-        time.sleep(0.001)
-    process.wait()
-    for file in world.out.glob("*.whl"):
-        assert digest_file(file) == expected
-    assert world.make() == 0
-    assert world.result() == world.out / name  # what a killed make left is gone
-    assert digest_file(world.result()) == expected
-
-
-def test_the_second_of_two_makes_at_once_takes_the_first_one_s_wheel(world):
-    large(world, 32 << 20)
-    command = [sys.executable, "-m", "buildkit", *world.args, "--version", "1.0", "--json"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [json.loads(process.communicate()[0]) for process in both]
-    assert sorted(document["cached"] for document in told) == [False, True]
-    assert told[0]["sha256"] == told[1]["sha256"] == digest_file(world.result())
-
-
-def test_interrupted_within_the_writing_nothing_is_left(world, monkeypatch):
-    def interrupted(wheel, target, changes, **values):
-        target.write(b"half of it")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(story, "respin_wheel", interrupted)
-    assert world.make() == 130
-    assert list(world.out.iterdir()) == []
-
-
-# --- installed ------------------------------------------------------------------------------------
-
-
-def pip(*args: str | Path) -> str:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *args]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-@pytest.fixture
-def installed(world):
-    """An environment with the patched wheel in it."""
-    assert world.make() == 0
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", world.root / "env"], check=True)
-    python = world.root / "env" / "bin" / "python"
-    pip("--python", str(python), "install", "-q", "--no-index", world.result())
-    (site,) = (world.root / "env" / "lib").glob("python*/site-packages")
-    return site, python
-
-
-def test_an_installed_patched_wheel_is_known_as_applied(world, installed, capsys):
-    site, python = installed
-    where = ["--python", str(world.root / "env"), "--patches", str(world.patches.parent)]
-    assert "No broken requirements" in pip("--python", str(python), "check")
-    capsys.readouterr()
-    # The package is toy_x, its project toy-x: both names find it.
-    assert run(["patch", "status", "toy-x", *where]) == 0
-    assert "applied (two): they came with the wheel" in capsys.readouterr().out
-    assert run(["patch", "apply", "toy-x", "--installed", *where]) == 0
-    assert "nothing to do" in capsys.readouterr().out
-    assert run(["patch", "revert", "toy-x", *where[:2]]) == 1
-    assert "toy_x===1.0" in capsys.readouterr().err
-    (site / "toy_x" / "__init__.py").write_text("value = 3\n")
-    assert run(["patch", "status", "toy-x", *where]) == 1
-    assert "drifted (two): toy_x/__init__.py: edited by hand" in capsys.readouterr().out
-    assert run(["patch", "apply", "toy-x", "--installed", *where]) == 1
-    (site / "toy_x" / "__init__.py").unlink()
-    assert run(["patch", "status", "toy-x", *where]) == 1
-    assert "removed" in capsys.readouterr().out
-    pip("--python", str(python), "uninstall", "-q", "-y", "toy-x")
-    assert not list(site.glob("toy_x*"))
-
-
-def test_a_further_patch_on_top_of_a_patched_wheel(world, installed, capsys):
-    where = ["--python", str(world.root / "env"), "--patches", str(world.patches.parent)]
-    world.patch(
-        more=PATCH.replace("toy_x/__init__.py", "toy_x/empty")
-        .replace("@@ -1 +1 @@\n-value = 1", "@@ -0,0 +1 @@")
-        .replace("another value", "more")
-    )
-    assert run(["patch", "apply", "toy-x", "--installed", *where]) == 0
-    capsys.readouterr()
-    assert run(["patch", "status", "toy-x", *where, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert sorted(found["patches"]) == ["more", "two"]
-    assert found["detail"] == "two came with the wheel"
-    assert run(["patch", "revert", "toy-x", *where[:2]]) == 0
-    assert run(["patch", "status", "toy-x", *where]) == 0
-    world.patch(two=PATCH.replace("another", "a second"))
-    capsys.readouterr()
-    assert run(["patch", "status", "toy-x", *where]) == 1
-    assert "another text of two was applied" in capsys.readouterr().out
 
 
 @pytest.mark.network

@@ -1,0 +1,1 @@
+"""Needs a library of the system."""

@@ -1,0 +1,2 @@
+#pragma once
+#define DLPACK_VERSION 80

@@ -1,0 +1,3 @@
+#pragma once
+
+#define FLASHINFER_WARP 16
