@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -224,24 +225,32 @@ class Bench:
         )
         before = cap.kills()
         start = time.monotonic()
-        done = subprocess.run(
-            [
-                *(binary("bk-isolate"), "--cgroup", cap.entrance, "--", self._ninja),
-                *("-C", self._project.ninja, f"-j{jobs}", *self._project.targets),
-            ],
-            env={**os.environ, "BK_LAUNCH_CONFIG": str(config)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        log = self._folder / f"{rule.replace(' ', '-')}.log"
+        with log.open("w") as output:
+            ninja = subprocess.Popen(
+                [
+                    *(binary("bk-isolate"), "--cgroup", cap.entrance, "--", self._ninja),
+                    *("-C", self._project.ninja, f"-j{jobs}", *self._project.targets),
+                ],
+                env={**os.environ, "BK_LAUNCH_CONFIG": str(config)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+            # The launcher would repeat what the kernel kills; a build without it ends there.
+            while ninja.poll() is None:
+                if admission is None and cap.kills() > before:
+                    os.killpg(ninja.pid, signal.SIGINT)
+                    ninja.wait()
+                time.sleep(0.2)
         seconds = time.monotonic() - start
-        (self._folder / f"{rule.replace(' ', '-')}.log").write_text(done.stdout)
-        return self._result(rule, seconds, done, cap.kills() - before)
+        kills = cap.kills() - before
+        failed = log.read_text().count("FAILED: ")
+        if admission is None and kills:
+            failed = max(1, failed)
+        return self._result(rule, seconds, ninja.returncode, failed, kills)
 
-    def _result(
-        self, rule: str, seconds: float, done: subprocess.CompletedProcess[str], kills: int
-    ) -> Result:
+    def _result(self, rule: str, seconds: float, status: int, failed: int, kills: int) -> Result:
         records = self._records()
         good = [record for record in records if record.status == 0]
         loads = tuple(
@@ -256,8 +265,8 @@ class Bench:
         return Result(
             rule=rule,
             seconds=seconds,
-            status=done.returncode,
-            failed=done.stdout.count("FAILED: "),
+            status=status,
+            failed=failed,
             kernel_kills=kills,
             repeated=sum(bool(record.ended) for record in records),
             peak_bytes=peak_of(records),

@@ -88,12 +88,14 @@ def test_time_is_seen_to_pass_while_no_tool_says_a_word() -> None:
             if self.count == 3:
                 drawn.set()
 
+    before = set(threading.enumerate())
     events = TickingEvents(Drawing(io.StringIO()), period_seconds=0.01)
     events.progress(Progress(done=1, total=3, unit="steps"))
     assert drawn.wait(20)
+    assert set(threading.enumerate()) - before
     events.step("verify")
     events.close()
-    assert threading.active_count() == 1
+    assert not set(threading.enumerate()) - before
 
 
 def test_an_error_is_one_line_with_place_and_remedy(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ def test_the_wheel_holds_programs_recipes_and_patches_and_no_native_source(wheel
     assert "buildkit/data/patches/README.md" in names
     assert "buildkit/recipe/model.py" in names
     assert "buildkit/data/recipes/sgl-kernel/absent/mscclpp.cc" in names
+    absent = "buildkit/data/recipes/vllm/absent"
+    assert {f"{absent}/nothing/README.md", f"{absent}/flash-attention/CMakeLists.txt"} <= names
     ours = [name for name in names if not name.startswith("buildkit/data/recipes/")]
     assert not [name for name in ours if name.endswith((".cc", ".h", ".toml.orig"))]
     assert not [name for name in names if name.startswith(("tests/", "buildkit/native"))]

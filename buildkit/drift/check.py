@@ -44,11 +44,14 @@ def check_drift(plan: Plan, tree: PatchedTree, sources: Mapping[str, Path], even
     start = tree.path / "CMakeLists.txt"
     if plan.backend != "cmake" or not start.is_file():
         return
-    defines = {
-        name: _PLACEHOLDER.sub(lambda found: str(sources.get(found[1], found[0])), value)
-        for name, value in plan.defines
-    }
-    found = read_dependencies(start, defines)
+    defines, environment = (
+        {
+            name: _PLACEHOLDER.sub(lambda found: str(sources.get(found[1], found[0])), value)
+            for name, value in pairs
+        }
+        for pairs in (plan.defines, plan.environment)
+    )
+    found = read_dependencies(start, defines, environment)
     unknown = [dependency for dependency in found if _variable(dependency) not in defines]
     for dependency in unknown:
         if "$" in dependency.name:

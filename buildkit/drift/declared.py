@@ -39,6 +39,10 @@ _DOWNLOADS = (
     "DOWNLOAD_COMMAND",
 )
 
+#: Commands whose body runs once, often or never.
+_BODIES = ("function", "macro", "foreach", "while")
+_ENDS = ("endif", *(f"end{name}" for name in _BODIES))
+
 _KEYWORD = re.compile(r"[A-Z][A-Z0-9_]*")
 _CPM_SHORT = re.compile(r"(?:[a-z]+:)?(?:.*/)?([^/@#]+?)(?:\.git|\.tar\.\w+|\.zip)?([@#].*)?")
 
@@ -63,17 +67,22 @@ class Dependency:
     """What is declared of its place and version, as one text."""
 
 
-def read_dependencies(start: Path, defines: Mapping[str, str]) -> tuple[Dependency, ...]:
+def read_dependencies(
+    start: Path, defines: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> tuple[Dependency, ...]:
     """Return what a project declares, each name once, in the order of reading.
 
     :param start: The project's own ``CMakeLists.txt``.
     :param defines: Cache variables; those of handed-over directories name real paths.
+    :param environment: Variables of the environment that the build is sure to have, likewise.
     :raises SourceError: if a file cannot be read or does not follow the grammar.
     """
-    reader = _Reader(defines=defines, certain=dict(defines))
+    known = {f"ENV{{{name}}}": value for name, value in (environment or {}).items()}
+    reader = _Reader(defines=defines, certain={**defines, **known})
     source = str(start.parent)
     variables = {
         **defines,
+        **known,
         "CMAKE_SOURCE_DIR": source,
         "PROJECT_SOURCE_DIR": source,
         "CMAKE_CURRENT_SOURCE_DIR": source,
@@ -88,7 +97,8 @@ class _Reader:
 
     defines: Mapping[str, str]
     certain: dict[str, str]
-    """Those of the defines that no file has set otherwise."""
+    """The variables whose value is known at this point, if CMake gets here at all."""
+    blocks: list[_Block] = field(default_factory=list)
     found: dict[tuple[str, str], Dependency] = field(default_factory=dict)
     _seen: set[Path] = field(default_factory=set)
 
@@ -100,19 +110,57 @@ class _Reader:
         self._seen.add(place)
         before = variables.get("CMAKE_CURRENT_LIST_DIR", "")
         variables["CMAKE_CURRENT_LIST_DIR"] = str(file.parent)
-        blocks: list[bool | None] = []
         for command in _commands(file):
-            if _is_block(command, self.certain, blocks):
+            if self._is_block(command):
                 continue
-            if False not in blocks:
-                self._obey(command, file, variables, depth)
+            if all(block.verdict is not False for block in self.blocks):
+                self._obey(command, _Spot(file, command.line, variables, depth))
         variables["CMAKE_CURRENT_LIST_DIR"] = before
 
-    def _obey(self, command: Command, file: Path, variables: dict[str, str], depth: int) -> None:
-        words = [expand(argument, variables) for argument in command.arguments]
+    def _is_block(self, command: Command) -> bool:
+        """Keep the book of conditions; tell whether the command was one of theirs."""
+        if command.name == "if":
+            words = [argument.text for argument in command.arguments]
+            self.blocks.append(_Block(_verdict(words, self.certain)))
+        elif command.name in _BODIES:
+            self.blocks.append(_Block(None))
+        elif command.name in ("elseif", "else") and self.blocks:
+            verdict = self._leave()
+            self.blocks.append(_Block(False if verdict is True else None))
+        elif command.name in _ENDS and self.blocks:
+            self._leave()
+        else:
+            return False
+        return True
+
+    def _leave(self) -> bool | None:
+        """End a block: what was set in one that may not have run is known no more."""
+        last = self.blocks.pop()
+        if last.verdict is not True:
+            for name in last.changed:
+                self.certain.pop(name, None)
+        if self.blocks:
+            self.blocks[-1].changed.update(last.changed)
+        return last.verdict
+
+    def assign(self, name: str, value: str | None) -> None:
+        """Take down what a variable is now; None if nobody but CMake knows."""
+        self.certain.pop(name, None)
+        if value is not None:
+            self.certain[name] = value
+        if self.blocks:
+            self.blocks[-1].changed.add(name)
+
+    def _obey(self, command: Command, spot: _Spot) -> None:
+        words = [expand(argument, spot.variables) for argument in command.arguments]
+        if command.name != "set":
+            # Many commands put their result into a variable that they name.
+            for word in words:
+                if word in self.certain and word not in self.defines:
+                    self.assign(word, None)
         obey = _COMMANDS.get(command.name)
         if obey is not None and words:
-            obey(self, words, _Spot(file, command.line, variables, depth))
+            obey(self, words, spot)
 
     def add(self, name: str, by: str, command: str, words: list[str], spot: _Spot) -> None:
         """Take a dependency down; a later mention of the same name adds nothing."""
@@ -133,7 +181,20 @@ class _Reader:
         """Read a further directory in a scope of its own."""
         path = Path(spot.variables["CMAKE_CURRENT_SOURCE_DIR"], folder)
         inner = {**spot.variables, "CMAKE_CURRENT_SOURCE_DIR": str(path)}
+        before = dict(self.certain)
         self.read(path / "CMakeLists.txt", inner, depth=spot.depth + 1)
+        kept = {name for name, value in before.items() if self.certain.get(name) == value}
+        self.certain = {name: before[name] for name in kept}
+
+
+@dataclass(slots=True)
+class _Block:
+    """What stands between ``if`` and ``else``, or between ``function`` and ``endfunction``."""
+
+    verdict: bool | None
+    """False where it is known not to be taken, None where that is not known."""
+    changed: set[str] = field(default_factory=set)
+    """Variables that were set in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,24 +219,16 @@ def _commands(file: Path) -> tuple[Command, ...]:
         ) from error
 
 
-def _is_block(command: Command, certain: Mapping[str, str], blocks: list[bool | None]) -> bool:
-    """Keep the book of conditions; tell whether the command was one of theirs.
-
-    A block is False where it is known not to be taken, None where its own verdict is not known.
-    """
-    if command.name == "if":
-        blocks.append(_verdict([argument.text for argument in command.arguments], certain))
-    elif command.name in ("elseif", "else") and blocks:
-        blocks[-1] = False if blocks[-1] is True else None
-    elif command.name == "endif" and blocks:
-        blocks.pop()
-    else:
-        return False
-    return True
-
-
 def _verdict(words: list[str], certain: Mapping[str, str]) -> bool | None:
-    """Return what ``if(NAME)`` or ``if(NOT NAME)`` comes to, if that is certain."""
+    """Return what a simple condition comes to, if that is certain.
+
+    These are ``NAME``, ``NOT NAME``, ``DEFINED NAME`` and ``NAME STREQUAL text``.
+    """
+    if len(words) == 2 and words[0] == "DEFINED":
+        return True if words[1] in certain else None
+    if len(words) == 3 and words[1] == "STREQUAL" and words[0] in certain:
+        is_plain = "$" not in words[2] and words[2] not in certain
+        return certain[words[0]] == words[2] if is_plain else None
     is_not = len(words) == 2 and words[0] == "NOT"
     if (len(words) != 1 and not is_not) or words[-1] not in certain:
         return None
@@ -205,9 +258,11 @@ def _set(reader: _Reader, words: list[str], spot: _Spot) -> None:
     if "CACHE" in values and name in reader.defines:
         return  # what is in the cache already stays
     plain = values[: values.index("CACHE")] if "CACHE" in values else values
-    # Set in a branch or not, nobody knows: its truth is open, its text is the last one.
-    reader.certain.pop(name, None)
-    spot.variables[name] = ";".join(plain)
+    text = ";".join(plain)
+    is_known = bool(plain) and "$" not in text and values[-1:] != ["PARENT_SCOPE"]
+    # The cache may hold another value already, of whoever runs CMake.
+    reader.assign(name, text if is_known and "CACHE" not in values else None)
+    spot.variables[name] = text
 
 
 def _list(reader: _Reader, words: list[str], spot: _Spot) -> None:

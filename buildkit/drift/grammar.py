@@ -27,7 +27,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _UNQUOTED = re.compile(r'(?:[^\s()#"\\]|\\.|(?<=[^\s()#"])"(?:[^"\\]|\\.)*")+', re.DOTALL)
 _CONTINUED = re.compile(r"\\\r?\n")
 _ESCAPE = re.compile(r"\\([^A-Za-z0-9;]|[tnr])", re.DOTALL)
-_REFERENCE = re.compile(r"\$\{([A-Za-z0-9/_.+-]*)\}")
+_REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9/_.+-]*)\}|(ENV\{[A-Za-z0-9/_.+-]*\}))")
 
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r"}
 
@@ -71,14 +71,16 @@ def parse_cmake(text: str) -> tuple[Command, ...]:
 def expand(argument: Argument, variables: Mapping[str, str]) -> str:
     """Return an argument's text with the references to known variables replaced.
 
-    >>> expand(Argument("${A}/${B}"), {"A": "x"})
-    'x/${B}'
+    A variable of the environment has the name ``ENV{NAME}``, as ``if(DEFINED ...)`` says it.
+
+    >>> expand(Argument("${A}/${B}/$ENV{C}"), {"A": "x", "ENV{C}": "y"})
+    'x/${B}/y'
     """
     text = argument.text
     if argument.kind == "bracket":
         return text
     for _ in range(_ROUNDS):
-        replaced = _REFERENCE.sub(lambda found: variables.get(found[1], found[0]), text)
+        replaced = _REFERENCE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
         if replaced == text:
             break
         text = replaced

@@ -32,9 +32,9 @@ def project(tmp_path):
     return root
 
 
-def names(root, text: str, **defines: str) -> list[str]:
+def names(root, text: str, environment=None, **defines: str) -> list[str]:
     (root / "CMakeLists.txt").write_text(text)
-    found = read_dependencies(root / "CMakeLists.txt", defines)
+    found = read_dependencies(root / "CMakeLists.txt", defines, environment)
     return [dependency.name for dependency in found]
 
 
@@ -132,6 +132,72 @@ def test_a_branch_that_a_define_switches_off_is_left_out_and_no_other(project):
     assert names(project, BRANCHES, BINDINGS="OFF") == ["maybe"]
     # Upstream may set over a cache variable, and then the define says nothing.
     assert names(project, f"set(BINDINGS ON)\n{BRANCHES}", BINDINGS="OFF") == ["nanobind", "maybe"]
+
+
+#: As vLLM takes a directory: from the environment, else from a define, else from a repository.
+BY_ENVIRONMENT = """
+if(LANGUAGE STREQUAL "CUDA")
+  if(DEFINED ENV{X_SRC_DIR})
+    set(X_SRC_DIR $ENV{X_SRC_DIR})
+  endif()
+  if(X_SRC_DIR)
+    if(NOT IS_ABSOLUTE X_SRC_DIR)
+      get_filename_component(X_SRC_DIR "${X_SRC_DIR}" ABSOLUTE)
+    endif()
+    FetchContent_Declare(x SOURCE_DIR ${X_SRC_DIR})
+  else()
+    FetchContent_Declare(x GIT_REPOSITORY https://example.org/x)
+  endif()
+  FetchContent_MakeAvailable(x)
+endif()
+"""
+
+
+def test_a_directory_that_the_environment_hands_over_is_not_fetched(project, tmp_path):
+    handed = tmp_path / "x"
+    handed.mkdir()
+    (handed / "CMakeLists.txt").write_text(DECLARE.format("inner", "v1"))
+    environment = {"X_SRC_DIR": str(handed)}
+    assert names(project, BY_ENVIRONMENT) == ["x"]
+    assert names(project, BY_ENVIRONMENT, {"Y_SRC_DIR": str(handed)}) == ["x"]
+    assert names(project, BY_ENVIRONMENT, environment) == ["repo-inner"]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "set(X_SRC_DIR)",
+        "set(X_SRC_DIR ${UNKNOWN})",
+        "if(UNKNOWN)\n set(X_SRC_DIR off)\nendif()",
+        "if(UNKNOWN)\n set(X_SRC_DIR on)\nelse()\n set(X_SRC_DIR off)\nendif()",
+        "find_path(X_SRC_DIR x.h)",
+        "function(f)\n set(X_SRC_DIR off PARENT_SCOPE)\nendfunction()",
+        "macro(f)\n set(X_SRC_DIR off)\nendmacro()",
+    ],
+)
+def test_what_may_have_been_set_otherwise_since_is_not_relied_on(project, between):
+    text = f"""
+set(X_SRC_DIR $ENV{{X_SRC_DIR}})
+{between}
+if(NOT X_SRC_DIR)
+  FetchContent_Declare(x GIT_REPOSITORY https://example.org/x)
+endif()
+"""
+    environment = {"X_SRC_DIR": "/x"}
+    assert names(project, text, environment) == ["x"]
+    assert names(project, text.replace(between, ""), environment) == []
+
+
+def test_a_text_that_a_define_settles_is_compared(project):
+    text = """
+set(DEVICE "cuda" CACHE STRING "which")
+if(DEVICE STREQUAL "cpu")
+  FetchContent_Declare(x GIT_REPOSITORY https://example.org/x)
+endif()
+"""
+    assert names(project, text) == ["x"]
+    assert names(project, text, DEVICE="cpu") == ["x"]
+    assert names(project, text, DEVICE="cuda") == []
 
 
 def test_a_dependency_that_no_source_holds_is_refused_by_name(project):

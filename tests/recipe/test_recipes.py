@@ -241,4 +241,5 @@ def test_the_kit_ships_its_recipes():
         "demo-kernel",
         "flash-attn",
         "sgl-kernel",
+        "vllm",
     }
