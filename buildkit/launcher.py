@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admission",
+    "Engine",
     "Isolation",
     "binary",
     "isolated",
@@ -67,7 +68,28 @@ class Admission:
     """Calls that the build tool offers at the same time: its ``-j``."""
 
 
-def binary(name: Literal["bk-launch", "bk-isolate"]) -> Path:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A cache of objects, between ``bk-launch`` and ``bk-admit``. See ``buildkit/native``."""
+
+    program: Path
+    variables: Mapping[str, str]
+    """What it is told with each call."""
+    reserved: str
+    """Start of the names of its variables; a build may set none of them."""
+    identity: str
+    """Its variable that takes what else makes a call this call."""
+    identity_prefix: str
+    """What stands before that in the variable."""
+    afresh: str
+    """Its variable that makes it compile, whatever it has."""
+    toolchain: str
+    """Digest of the compilers and of all that they call."""
+    search: tuple[str, ...]
+    """Directories in which the compilers look for headers by themselves."""
+
+
+def binary(name: Literal["bk-launch", "bk-admit", "bk-isolate"]) -> Path:
     """Return the path of a native program.
 
     In an editable install the program lies in site-packages and the package in the checkout; the
@@ -139,6 +161,7 @@ def render_config(
     records: Path,
     admission: Admission | None = None,
     maps: Sequence[tuple[Path, str]] = (),
+    engine: Engine | None = None,
 ) -> str:
     """Return what ``BK_LAUNCH_CONFIG`` has to hold.
 
@@ -170,7 +193,23 @@ def render_config(
             f"slots {admission.slots}",
             f"jobs {admission.jobs}",
         ]
+    if engine is not None:
+        lines += _engine_lines(engine)
     return "\n".join([*lines, ""])
+
+
+def _engine_lines(engine: Engine) -> Iterator[str]:
+    for text in (str(engine.program), *engine.variables.values(), *engine.search):
+        _refuse_control(text, "the path of the cache of objects")
+    yield f"engine {engine.program}"
+    for name, value in engine.variables.items():
+        yield f"engine-variable {name}\t{value}"
+    yield f"engine-reserved {engine.reserved}"
+    yield f"engine-identity {engine.identity}\t{engine.identity_prefix}"
+    yield f"engine-afresh {engine.afresh}"
+    yield f"engine-toolchain {engine.toolchain}"
+    for folder in engine.search:
+        yield f"engine-search {folder}"
 
 
 def read_records(path: Path, *, first_line: int = 0) -> tuple[UnitRecord, ...]:

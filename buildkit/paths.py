@@ -78,6 +78,11 @@ class Paths:
         return self.root / "builds"
 
     @property
+    def objects(self) -> Path:
+        """Compiled objects; the directory of the cache of objects, which keeps its size."""
+        return self.root / "objects"
+
+    @property
     def wheels(self) -> Path:
         """Verified wheels, by key."""
         return self.root / "wheels"

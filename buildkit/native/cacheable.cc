@@ -17,41 +17,127 @@ constexpr char kFormat[] = "1";
 // Options of GCC and nvcc that read what no dependency file names, write more than the object,
 // ask the machine, or hide where headers are looked for; by their start, after the dashes.
 // Source: GCC manual, "Option Summary"; nvcc manual, "Command Option Description".
-constexpr const char* kRefused[] = {
-    "fplugin", "fprofile", "fbranch-probabilities", "fauto-profile", "fdump", "fmodule",
-    "fstack-usage", "fcallgraph-info", "ftest-coverage", "fopt-info", "fsave-optimization-record",
-    "coverage", "frecord-gcc-switches", "grecord-gcc-switches", "gsplit-dwarf", "specs", "wrapper",
-    "save-temps", "keep", "keep-dir", "sysroot", "isysroot", "iprefix", "iwithprefix", "imultilib",
-    "iplugindir", "MG", "Wp,", "Wa,", "Xpreprocessor", "Xassembler", "no-canonical",
-    "time", "fdevice-time-trace", "run", "dryrun", "dry-run", "pch", "create-pch", "use-pch",
-    "pch-dir", "objtemp", "objdir-as-tempdir", "ptx", "cubin", "fatbin", "optix-ir", "ltoir",
-    "lib", "dlink", "device-link", "link", "input-drive-prefix", "dependency-drive-prefix",
-    "drive-prefix", "odir", "output-directory", "options-file", "optf", "cudafe-options-file",
-    "cicc-options-file", "fdiagnostics-format", "fdiagnostics-add-output", "E", "S",
-    "M", "MM", "preprocess", "dumpspecs", "libdevice-directory", "ldir", "target-directory", "tdir",
-    "target-dir", "qpp-config", "config", "cuda-path", "generate-dependencies",
-    "generate-nonsystem-dependencies"};
+constexpr const char* kRefused[] = {"fplugin",
+                                    "fprofile",
+                                    "fbranch-probabilities",
+                                    "fauto-profile",
+                                    "fdump",
+                                    "fmodule",
+                                    "fstack-usage",
+                                    "fcallgraph-info",
+                                    "ftest-coverage",
+                                    "fopt-info",
+                                    "fsave-optimization-record",
+                                    "coverage",
+                                    "frecord-gcc-switches",
+                                    "grecord-gcc-switches",
+                                    "gsplit-dwarf",
+                                    "specs",
+                                    "wrapper",
+                                    "save-temps",
+                                    "keep",
+                                    "keep-dir",
+                                    "sysroot",
+                                    "isysroot",
+                                    "iprefix",
+                                    "iwithprefix",
+                                    "imultilib",
+                                    "iplugindir",
+                                    "MG",
+                                    "Wp,",
+                                    "Wa,",
+                                    "Xpreprocessor",
+                                    "Xassembler",
+                                    "no-canonical",
+                                    "time",
+                                    "fdevice-time-trace",
+                                    "run",
+                                    "dryrun",
+                                    "dry-run",
+                                    "pch",
+                                    "create-pch",
+                                    "use-pch",
+                                    "pch-dir",
+                                    "objtemp",
+                                    "objdir-as-tempdir",
+                                    "ptx",
+                                    "cubin",
+                                    "fatbin",
+                                    "optix-ir",
+                                    "ltoir",
+                                    "lib",
+                                    "dlink",
+                                    "device-link",
+                                    "link",
+                                    "input-drive-prefix",
+                                    "dependency-drive-prefix",
+                                    "drive-prefix",
+                                    "odir",
+                                    "output-directory",
+                                    "options-file",
+                                    "optf",
+                                    "cudafe-options-file",
+                                    "cicc-options-file",
+                                    "fdiagnostics-format",
+                                    "fdiagnostics-add-output",
+                                    "E",
+                                    "S",
+                                    "M",
+                                    "MM",
+                                    "preprocess",
+                                    "dumpspecs",
+                                    "libdevice-directory",
+                                    "ldir",
+                                    "target-directory",
+                                    "tdir",
+                                    "target-dir",
+                                    "qpp-config",
+                                    "config",
+                                    "cuda-path",
+                                    "generate-dependencies",
+                                    "generate-nonsystem-dependencies"};
 
 // These begin like one that is refused, and are harmless.
 constexpr const char* kAllowed[] = {"generate-dependencies-with-compile",
                                     "generate-nonsystem-dependencies-with-compile"};
 
 // What may be handed to the host compiler by -Xcompiler, by its start; the rest is refused.
-constexpr const char* kHostAllowed[] = {"-f", "-W", "-w", "-D", "-U", "-O", "-m", "-g", "-std",
-                                        "-pedantic", "-pthread", "-ansi", "-p", "-Wno"};
+constexpr const char* kHostAllowed[] = {"-f",       "-W",    "-w", "-D",   "-U",
+                                        "-O",       "-m",    "-g", "-std", "-pedantic",
+                                        "-pthread", "-ansi", "-p", "-Wno"};
 
 // Variables that decide what compilers do, by their start or, with a `*` before it, by their end.
 // Source: GCC manual, "Environment Variables"; nvcc manual, "NVCC Environment Variables"; what
 // `nvcc --dryrun` of CUDA 13.0 says that it takes from the environment; ld.so(8).
-constexpr const char* kVariables[] = {
-    "NVCC", "NVVM", "CICC", "CUDA", "PTXAS", "FATBIN", "NVLINK", "GCC_", "COLLECT_", "LD_", "GLIBC_",
-    "MALLOC_", "COMPILER_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
-    "LIBRARIES", "SOURCE_DATE_EPOCH", "LANG", "LC_", "TZ", "TOP", "*_FLAGS"};
+constexpr const char* kVariables[] = {"NVCC",
+                                      "NVVM",
+                                      "CICC",
+                                      "CUDA",
+                                      "PTXAS",
+                                      "FATBIN",
+                                      "NVLINK",
+                                      "GCC_",
+                                      "COLLECT_",
+                                      "LD_",
+                                      "GLIBC_",
+                                      "MALLOC_",
+                                      "COMPILER_PATH",
+                                      "CPATH",
+                                      "C_INCLUDE_PATH",
+                                      "CPLUS_INCLUDE_PATH",
+                                      "LIBRARY_PATH",
+                                      "LIBRARIES",
+                                      "SOURCE_DATE_EPOCH",
+                                      "LANG",
+                                      "LC_",
+                                      "TZ",
+                                      "TOP",
+                                      "*_FLAGS"};
 
 // These would change what is looked at, in ways that are not followed.
-constexpr const char* kRefusedVariables[] = {"INCLUDES", "SYSTEM_INCLUDES", "DEPENDENCIES_OUTPUT",
-                                             "SUNPRO_DEPENDENCIES", "GCC_EXEC_PREFIX",
-                                             "COMPILER_PATH", "NVCC_CCBIN", "LD_PRELOAD"};
+constexpr const char* kRefusedVariables[] = {
+    "INCLUDES",        "SYSTEM_INCLUDES", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES",
+    "GCC_EXEC_PREFIX", "COMPILER_PATH",   "NVCC_CCBIN",          "LD_PRELOAD"};
 
 std::string Get(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
@@ -272,7 +358,8 @@ std::string Plain(std::string_view text) {
   std::string plain;
   for (const char c : text) {
     const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || std::string_view("/._=+:-").find(c) != std::string_view::npos;
+                          (c >= '0' && c <= '9') ||
+                          std::string_view("/._=+:-").find(c) != std::string_view::npos;
     if (is_plain) {
       plain += c;
       continue;
@@ -285,8 +372,7 @@ std::string Plain(std::string_view text) {
 }
 
 std::string Judged(const Config& config, const std::string& compiler, const Call& call,
-                   const Environment& environment, const std::string& spare,
-                   Cacheable* cacheable) {
+                   const Environment& environment, const std::string& spare, Cacheable* cacheable) {
   cacheable->tool = ToolOf(config, Which(compiler, environment));
   if (cacheable->tool.empty()) return compiler + " is not the kit's";
   if (call.output.empty()) return "it names no object";
@@ -306,9 +392,9 @@ std::string Judged(const Config& config, const std::string& compiler, const Call
   if (!refusal.empty()) return refusal;
   for (const std::string& arg : all) {
     const std::string_view name = Undashed(arg);
-    cacheable->holds_place |= call.is_nvcc && (name == "lineinfo" || name == "G" ||
-                                               name == "generate-line-info" ||
-                                               name == "device-debug");
+    cacheable->holds_place |=
+        call.is_nvcc && (name == "lineinfo" || name == "G" || name == "generate-line-info" ||
+                         name == "device-debug");
   }
   AddSearch(all, call.is_nvcc, &cacheable->search);
   for (const char* name : {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}) {
@@ -342,7 +428,8 @@ std::string Identity(const Config& config, const Cacheable& cacheable, const Cal
   }
   // Of these ccache hashes that they are there, not what they say.
   for (const std::string& arg : cacheable.args) {
-    if (arg.find("-prefix-map=") != std::string::npos || arg.find("-prefix-path=") != std::string::npos) {
+    if (arg.find("-prefix-map=") != std::string::npos ||
+        arg.find("-prefix-path=") != std::string::npos) {
       parts.push_back(Renamed(config.maps, arg));
     }
   }

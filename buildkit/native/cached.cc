@@ -56,7 +56,10 @@ Environment ReadEnvironment() {
 // Files of one call of the cache, in a directory that goes with it.
 struct Files {
   explicit Files(const std::string& folder)
-      : task(folder + "/task"), ran(task + ".ran"), out(folder + "/out"), errors(folder + "/err"),
+      : task(folder + "/task"),
+        ran(task + ".ran"),
+        out(folder + "/out"),
+        errors(folder + "/err"),
         spare(folder + "/headers.d") {}
   std::string task;
   std::string ran;  // there when bk-admit has begun
@@ -102,9 +105,8 @@ Outcome RunEngine(const Args& argv, const Environment& environment, const Files&
   }
   engine = 0;
   outcome.wall_seconds = Now(CLOCK_MONOTONIC) - start;
-  outcome.cpu_seconds =
-      static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-      static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+  outcome.cpu_seconds = static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                        static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
   outcome.peak_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
   outcome.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return outcome;
@@ -198,7 +200,7 @@ std::optional<int> RunCached(const Config& config, Task* task) {
     return std::nullopt;
   }
   if (answer.is_hit && !config.records.empty()) {
-    const Subject subject{task->call,     std::string(BaseName(task->compiler)), task->flags,
+    const Subject subject{task->call, std::string(BaseName(task->compiler)), task->flags,
                           task->decision, "hit"};
     AppendRecord(config.records, RenderRecord(subject, answer.outcome));
   }

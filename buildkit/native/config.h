@@ -16,8 +16,8 @@ namespace bk {
 // A cache of objects: a program that is called with a compiler and its arguments, and that calls
 // bk-admit where it would call the compiler. All that is peculiar to one is in its variables.
 struct Engine {
-  std::string program;                                        // empty: there is none
-  std::vector<std::pair<std::string, std::string>> variables; // what it is told with each call
+  std::string program;                                         // empty: there is none
+  std::vector<std::pair<std::string, std::string>> variables;  // what it is told with each call
   std::string reserved;   // start of the names of its variables: the build may set none of them
   std::string identity;   // variable that takes what else makes a call this call
   std::string prefix;     // what stands before that in the variable

@@ -156,7 +156,8 @@ std::string Presence(const std::string& depfile, const std::vector<std::string>&
   if (!list) return "";
   Finder finder(search, maps, directory);
   std::vector<std::string> places;
-  for (const std::string& place : search) places.push_back(StableName(maps, place + "/", directory));
+  for (const std::string& place : search)
+    places.push_back(StableName(maps, place + "/", directory));
   std::vector<Spelled> given;
   for (size_t i = 0; i < args.size(); ++i) {
     AddNames(args[i], &given);

@@ -18,9 +18,9 @@ struct Task {
   Args args;  // rewritten, without what keeps our own place out of the object
   Call call;
   Decision decision = Decision::kPassed;
-  std::string flags;                // as FlagsDigest gives them
-  std::string objects;              // what the cache of objects had to do with it; goes to the record
-  std::string depfile;              // where the cache finds the headers; empty without a cache
+  std::string flags;    // as FlagsDigest gives them
+  std::string objects;  // what the cache of objects had to do with it; goes to the record
+  std::string depfile;  // where the cache finds the headers; empty without a cache
   std::vector<std::string> search;  // directories of headers
 };
 
