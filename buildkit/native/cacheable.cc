@@ -412,6 +412,11 @@ std::string Judged(const Config& config, const std::string& compiler, const Call
 Cacheable Judge(const Config& config, const std::string& compiler, const Args& args,
                 const Call& call, const Environment& environment, const std::string& spare) {
   Cacheable cacheable;
+  for (const std::string& arg : args) {
+    // To nvcc that is a source; taken apart it would be something else.
+    if (call.is_nvcc && StartsWith(arg, "@")) cacheable.refusal = arg;
+  }
+  if (!cacheable.refusal.empty()) return cacheable;
   cacheable.args = ExpandResponses(args, call.is_nvcc).value_or(args);
   cacheable.refusal = Judged(config, compiler, call, environment, spare, &cacheable);
   return cacheable;

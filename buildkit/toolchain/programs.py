@@ -93,7 +93,8 @@ def parse_search(text: str) -> tuple[str, ...]:
 def parse_cuda_search(text: str) -> tuple[str, ...]:
     """Return the directories of headers in what ``nvcc --dryrun`` says.
 
-    >>> parse_cuda_search('''#$ INCLUDES="-I/c/include"  \\n#$ SYSTEM_INCLUDES="-isystem" "/c/cccl"''')
+    >>> parse_cuda_search('''#$ INCLUDES="-I/c/include"
+    ... #$ SYSTEM_INCLUDES="-isystem" "/c/cccl"''')
     ('/c/include', '/c/cccl')
     """
     found = []
