@@ -20,6 +20,7 @@ from buildkit.drift import check_drift
 from buildkit.errors import CompileError, Location, RequestError
 from buildkit.events import Progress
 from buildkit.fs import remove_tree, write_atomic
+from buildkit.records import HIT
 from buildkit.sizes import render_size
 from buildkit.values import BuiltWheel
 from buildkit.workshop import backend_settings, build_variables, write_launcher
@@ -126,6 +127,7 @@ def build_wheel(
         ) from None
     records = launcher.read_records(slot.records)
     _tell_code(plan, _latest(records[earlier:]), events)
+    _tell_objects(_latest(records[earlier:]), events)
     return BuiltWheel(path=slot.dist / name, units=_latest(records), log=slot.log)
 
 
@@ -148,6 +150,24 @@ def built_before(slot: Slot) -> BuiltWheel:
 def _latest(records: tuple[UnitRecord, ...]) -> tuple[UnitRecord, ...]:
     """Return the last record of each output: a resumed build takes objects of an earlier one."""
     return tuple({record.output or record.source: record for record in records}.values())
+
+
+def _tell_objects(records: tuple[UnitRecord, ...], events: Events) -> None:
+    """Tell what the cache of objects has answered, and why it was not asked."""
+    asked = [record for record in records if record.source and record.objects]
+    if not asked:
+        return
+    hits = sum(record.objects == HIT for record in asked)
+    events.fact("objects from the cache", str(hits))
+    events.step("objects", f"{hits} of {len(asked)} from the cache")
+    skipped = Counter(
+        record.objects.removeprefix("skipped: ")
+        for record in asked
+        if record.objects.startswith("skipped")
+    )
+    events.fact("objects not cached", str(skipped.total()))
+    for reason, count in skipped.most_common(3):
+        events.step("", f"{count} not cached: {reason}")
 
 
 def _tell_code(plan: Plan, records: tuple[UnitRecord, ...], events: Events) -> None:

@@ -25,6 +25,7 @@ from buildkit.governor.jobs import Limit
 from buildkit.governor.knowledge import Knowledge, unit_of
 from buildkit.governor.profile import read_profile
 from buildkit.launcher import Admission, read_records
+from buildkit.records import HIT
 from buildkit.sizes import parse_size, render_size
 
 if TYPE_CHECKING:
@@ -205,7 +206,9 @@ class Governing:
                 measured_of(record),
             )
             for record in read_records(self.slot.records, first_line=first_record)
-            if (record.status == 0 or record.ended) and (record.source or record.output)
+            if (record.status == 0 or record.ended)
+            and (record.source or record.output)
+            and record.objects != HIT
         ]
         if runs:
             self._history.remember(runs)

@@ -30,6 +30,7 @@ from buildkit.workshop import Workshop
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from buildkit.cache.compiled import ObjectCache
     from buildkit.kit import Kit, Supply
     from buildkit.launcher import Admission
     from buildkit.paths import Paths
@@ -104,6 +105,7 @@ def prepare(
         sources=_extra_sources(plan, slot, supply),
         isolation=probe_isolation(kit.runner, kit.environment),
         admission=admission,
+        objects=_objects(plan, toolkit, request, kit),
     )
     is_edited = not is_as_placed(slot.source) or read_key(slot.source_key) != plan.key
     return Prepared(tree=tree, workshop=workshop, is_edited=is_edited)
@@ -137,6 +139,46 @@ def _toolkit(
         _tool(plan, "gcc"),
         plan.python,
         supply,
+    )
+
+
+def _objects(plan: Plan, toolkit: Path | None, request: Request, kit: Kit) -> ObjectCache | None:
+    """Return where objects are kept, or None where every unit is compiled.
+
+    :raises RequestError: if the user insists, and what the compilers call cannot be told.
+    """
+    if request.object_cache == "off":
+        return None
+    from buildkit.cache.compiled import CACHE_TAG, ObjectCache, ccache_binary
+    from buildkit.toolchain.programs import probe_programs
+
+    programs = probe_programs(
+        _tool(plan, "gcc").path,
+        _tool(plan, "g++").path,
+        toolkit,
+        runner=kit.runner,
+        environment=kit.environment,
+        memo=kit.paths.memo,
+    )
+    if programs.refusal:
+        if request.object_cache == "ccache":
+            raise RequestError(
+                f"Objects cannot be kept: {programs.refusal}.",
+                where=Location(file="request", key="--object-cache"),
+                remedy="Put the compiler itself first in PATH, or say --object-cache off.",
+            )
+        kit.events.warning(f"Every unit is compiled: {programs.refusal}.")
+        return None
+    folder = kit.paths.objects
+    kit.holds.hold(folder)
+    if not (folder / "CACHEDIR.TAG").is_file():
+        write_atomic(folder / "CACHEDIR.TAG", CACHE_TAG)
+    return ObjectCache(
+        program=ccache_binary(),
+        folder=folder,
+        root=kit.paths.root,
+        toolchain=programs.digest,
+        search=programs.search,
     )
 
 

@@ -11,6 +11,7 @@ from buildkit.governor.profile import profile_of, render_profile
 from buildkit.launcher import read_records
 from buildkit.make import draft
 from buildkit.prepare import slot_of
+from buildkit.records import HIT
 
 if TYPE_CHECKING:
     from buildkit.kit import Kit
@@ -31,7 +32,7 @@ def profile_last(request: Request, kit: Kit) -> str:
     records = [
         replace(record, output=record.output.removeprefix(f"{slot.build}/"))
         for record in read_records(slot.records)
-        if record.source or record.output
+        if (record.source or record.output) and record.objects != HIT
     ]
     if not records:
         raise RequestError(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["UnitRecord"]
+__all__ = ["HIT", "UnitRecord"]
+
+#: What ``objects`` says of a call that no compiler has answered: its time and memory tell nothing.
+HIT = "hit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,9 @@ __all__ = [
 SystemPackages = Literal["download", "never"]
 """Whether packages of the distribution are fetched and unpacked for a build, or never."""
 
+ObjectCacheWish = Literal["auto", "ccache", "off"]
+"""Whether objects are taken from earlier builds: where that is certain, or else fail, or never."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -64,6 +67,7 @@ class Request:
     jobs: int | None = None
     memory_bytes: int | None = None
     hard_cap: HardCapWish = "auto"
+    object_cache: ObjectCacheWish = "off"
     is_offline: bool = False
     mirror: Mirror | None = None
     system_packages: SystemPackages = "download"
@@ -147,6 +151,7 @@ def parse_request(
         jobs=_jobs(*chosen["jobs"]) if "jobs" in chosen else None,
         memory_bytes=_memory(*chosen["memory"]) if "memory" in chosen else None,
         hard_cap=_hard_cap(*chosen["hard_cap"]) if "hard_cap" in chosen else "auto",
+        object_cache=_object_cache(chosen),
         is_offline=is_offline,
         mirror=parse_mirror(chosen),
         system_packages=_system_packages(chosen),
@@ -337,6 +342,17 @@ def _system_packages(chosen: Mapping[str, tuple[object, Location]]) -> SystemPac
             return value
         case _:
             raise _wrong(value, "download or never", where)
+
+
+def _object_cache(chosen: Mapping[str, tuple[object, Location]]) -> ObjectCacheWish:
+    value, where = chosen.get("object_cache", ("off", None))
+    match value:
+        case "auto" | "ccache" | "off":
+            return value
+        case False:
+            return "off"
+        case _:
+            raise _wrong(value, "auto, ccache or off", where)
 
 
 def choose_remote(chosen: Mapping[str, tuple[object, Location]]) -> RemoteWish | None:

@@ -41,6 +41,12 @@ SETTINGS: dict[str, Setting] = {
         variable="BUILDKIT_HARD_CAP",
         help="Let the kernel keep the build to its memory too: auto, on or off.",
     ),
+    "object_cache": Setting(
+        flag="--object-cache",
+        variable="BUILDKIT_OBJECT_CACHE",
+        help="Take compiled objects from earlier builds (experimental): auto, ccache or off."
+        "  [default: off]",
+    ),
     "offline": Setting(
         flag="--offline", variable="BUILDKIT_OFFLINE", help="Use only what was fetched before."
     ),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from buildkit.backend import Backend
+    from buildkit.cache.compiled import ObjectCache
     from buildkit.launcher import Admission, Isolation
     from buildkit.paths import Slot
     from buildkit.toolchain.sysroot import Sysroot
@@ -61,6 +62,8 @@ class Workshop:
     """Unpacked further sources, by name."""
     isolation: Isolation
     admission: Admission
+    objects: ObjectCache | None = None
+    """None compiles every unit."""
 
     @property
     def python(self) -> Path:
@@ -225,6 +228,7 @@ def write_launcher(plan: Plan, workshop: Workshop) -> None:
     if workshop.cuda_root is not None:
         tools["nvcc"] = workshop.cuda_root / "bin" / "nvcc"
     build_tools = _build_tools(workshop)
+    maps = _stable_names(plan, workshop)
     text = launcher.render_config(
         target=plan.arch,
         without_code=plan.without_code,
@@ -232,7 +236,8 @@ def write_launcher(plan: Plan, workshop: Workshop) -> None:
         tools=tools | build_tools,
         records=slot.records,
         admission=workshop.admission,
-        maps=_stable_names(plan, workshop),
+        maps=maps,
+        engine=workshop.objects.engine(maps) if workshop.objects is not None else None,
     )
     write_atomic(slot.launch_config, text.encode())
     for folder, names in ((slot.shims, tools), (slot.build_tools, build_tools)):

@@ -18,11 +18,15 @@ from buildkit.launcher import Engine, binary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ObjectCache", "ccache_binary"]
+__all__ = ["CACHE_TAG", "ObjectCache", "ccache_binary"]
 
 #: Most that the objects may hold, packed; ccache removes what was used longest ago. A choice: room
 #: for some twenty builds of flash-attn.
 MAX_SIZE = "20Gi"
+
+#: Tells programs that save files to leave the directory out. Source: Cache Directory Tagging
+#: Specification.
+CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n"
 
 
 def ccache_binary() -> Path:
@@ -67,7 +71,9 @@ class ObjectCache:
 
         :param maps: Directories that have other names in objects.
         """
-        bases = [str(folder) for folder, _ in maps if folder.is_relative_to(self.root)]
+        roots = (self.root, self.root.resolve())
+        below = [folder for folder, _ in maps if any(map(folder.is_relative_to, roots))]
+        bases = [str(folder) for folder in below]
         variables = {
             "CCACHE_DIR": str(self.folder),
             "CCACHE_TEMPDIR": str(self.folder / "tmp"),

@@ -31,6 +31,7 @@ Kind = Literal[
     "damaged",
     "build",
     "uv",
+    "objects",
     "download",
     "git",
     "environment",
@@ -46,6 +47,7 @@ _RANK: dict[Kind, int] = {
     "damaged": 0,
     "build": 1,
     "uv": 2,
+    "objects": 2,
     "download": 3,
     "git": 3,
     "environment": 3,
@@ -196,6 +198,7 @@ def scan(paths: Paths, *, now_seconds: float) -> tuple[Item, ...]:
         ("damaged", paths.damaged, "*"),
         ("build", paths.builds, "*/"),
         ("uv", paths.root, paths.uv.name),
+        ("objects", paths.root, paths.objects.name),
         ("download", paths.downloads, "??/" + "[0-9a-f]" * 64),
         ("git", paths.git, "*.git"),
         ("environment", paths.environments, "*/"),
@@ -217,7 +220,7 @@ def _is_ours(kind: Kind, path: Path) -> bool:
     match kind:
         case "build" | "environment" | "toolkit" | "system" | "git":
             return any(lock.is_file() for lock in _locks(path))
-        case "uv":
+        case "uv" | "objects":
             return (path / "CACHEDIR.TAG").is_file()
         case "damaged":
             return _DAMAGED.fullmatch(path.name) is not None

@@ -86,8 +86,8 @@ def gc(
 ) -> None:
     """Remove from the cache what was not used for long, or what is too much.
 
-    Wheels, downloads, git mirrors, environments, toolkits, build slots and uv's files. What a
-    running make or shell uses stays. For room, build slots go first and wheels last.
+    Wheels, downloads, git mirrors, environments, toolkits, build slots, objects and uv's files.
+    What a running make or shell uses stays. For room, build slots go first and wheels last.
 
     Example: buildkit cache gc --max-size 50GiB --keep-days 30
     """

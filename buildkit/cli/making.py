@@ -116,12 +116,13 @@ def plan(request: Request, recipes: tuple[Path, ...], as_json: bool, explain: bo
                     is_cached=hit is not None,
                     origin=origin,
                     isolation=isolation,
+                    object_cache=request.object_cache,
                     why=lines,
                 )
             )
         )
         return
-    click.echo(_render_plan(drafted, isolation))
+    click.echo(_render_plan(drafted, isolation, request.object_cache))
     click.echo(f"cache    {_render_hit(hit, origin)}")
     for line in lines:
         click.echo(f"         {line}")
@@ -193,7 +194,13 @@ def shell(
 
 
 def _plan_document(
-    drafted: Drafted, *, is_cached: bool, origin: str, isolation: str, why: tuple[str, ...]
+    drafted: Drafted,
+    *,
+    is_cached: bool,
+    origin: str,
+    isolation: str,
+    object_cache: str,
+    why: tuple[str, ...],
 ) -> dict[str, object]:
     plan = drafted.plan
     return {
@@ -206,6 +213,7 @@ def _plan_document(
         "key_fields": {field.name: field.value for field in plan.key_fields},
         "capacity": _capacity_document(drafted.capacity),
         "isolation": isolation,
+        "object_cache": object_cache,
         "known_gaps": list(drafted.known_gaps),
         "not_passed_on": list(drafted.strays),
         "unpinned": [f"{source.description}: {source.reason}" for source in plan.unpinned],
@@ -259,7 +267,7 @@ def _render_hit(hit: CacheEntry | None, origin: str) -> str:
     return f"hit: {hit.wheel}{f' (from {origin})' if origin else ''}"
 
 
-def _render_plan(drafted: Drafted, isolation: str) -> str:
+def _render_plan(drafted: Drafted, isolation: str, object_cache: str) -> str:
     from buildkit.governor.capacity import render_capacity
 
     plan = drafted.plan
@@ -270,6 +278,7 @@ def _render_plan(drafted: Drafted, isolation: str) -> str:
         f"target   {plan.arch.name} ({plan.code.gencode})",
         f"capacity {render_capacity(drafted.capacity)}",
         f"network  {isolation}",
+        f"objects  {'compiled' if object_cache == 'off' else f'{object_cache} (experimental)'}",
         f"key      {plan.key}",
     ]
     lines += [f"  {field.name} = {field.value}" for field in plan.key_fields]

@@ -58,6 +58,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "jobs": {"metavar": "N"},
     "mirror": {"metavar": "DIR"},
     "hard_cap": {"metavar": "auto|on|off"},
+    "object_cache": {"metavar": "auto|ccache|off"},
     "system_packages": {"metavar": "download|never"},
     "remote": {"metavar": "URL|DIR"},
     "remote_mode": {"metavar": "read|read-write"},

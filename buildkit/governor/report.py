@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from buildkit.errors import RequestError
 from buildkit.governor.bounds import Load, bounds_for
 from buildkit.governor.curve import Point, curve_of, sum_curves
+from buildkit.records import HIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,7 +201,11 @@ def report_of(
         _attempt(record, start, lane, roots)
         for record, start, lane in zip(known, starts, lanes, strict=True)
     )
-    loads = [_load(attempt) for attempt in attempts if attempt.outcome == "ok"]
+    loads = [
+        _load(attempt)
+        for attempt, record in zip(attempts, known, strict=True)
+        if attempt.outcome == "ok" and record.objects != HIT
+    ]
     return Report(
         recipe=recipe,
         version=version,
