@@ -80,6 +80,8 @@ constexpr const char* kRefused[] = {"fplugin",
                                     "cicc-options-file",
                                     "fdiagnostics-format",
                                     "fdiagnostics-add-output",
+                                    "fdeps",
+                                    "aux-info",
                                     "E",
                                     "S",
                                     "M",
@@ -248,10 +250,34 @@ std::string JudgeHostFlags(std::string flags) {
       while (!flag.empty() && flag.front() == mark) flag.erase(0, 1);
     }
     bool is_known = false;
+    // These hand on words of their own to other programs.
+    for (std::string_view handed : {"-Wp", "-Wa", "-Wl"}) {
+      if (flag == handed || StartsWith(flag, std::string(handed) + "\\")) {
+        return "-Xcompiler " + flag;
+      }
+    }
     for (std::string_view allowed : kHostAllowed) is_known |= StartsWith(flag, allowed);
     if (!is_known || IsRefused(Undashed(flag)) || IsNative(flag)) return "-Xcompiler " + flag;
   }
   return "";
+}
+
+// What is handed to the other programs of nvcc, which have options of their own for files.
+std::string JudgeHanded(const std::string& option, const std::string& flags) {
+  for (const std::string& flag : Split(flags, ',')) {
+    if (IsRefused(Undashed(flag)) || StartsWith(flag, "@")) return option + " " + flag;
+  }
+  return "";
+}
+
+// Headers that are read before the source: one that Presence looks for, spelled as it knows it.
+bool IsOtherInclude(const Args& args, size_t i) {
+  const std::string_view name = Undashed(args[i]);
+  if (args[i] == "-include") {
+    return i + 1 < args.size() && args[i + 1].find(',') != std::string::npos;
+  }
+  return StartsWith(name, "pre-include") || StartsWith(name, "imacros") ||
+         (StartsWith(name, "include") && !IsOption(name, "include-path"));
 }
 
 // Options whose next argument is a file or a name, which may look like anything.
@@ -270,11 +296,14 @@ std::string JudgeArgs(const Args& args, bool is_nvcc) {
     const std::string_view name = Undashed(arg);
     if (arg == "-" || StartsWith(arg, "@")) return arg;
     if (IsNative(arg)) return arg + ": what that is depends on the machine";
+    if (IsOtherInclude(args, i)) return arg;
     if (IsSkipped(arg)) {
       ++i;
       continue;
     }
-    if (IsRefused(name) || (!is_nvcc && StartsWith(arg, "-B"))) return arg;
+    // GCC's -d writes what its passes think.
+    if (IsRefused(name)) return arg;
+    if (!is_nvcc && (StartsWith(arg, "-B") || StartsWith(arg, "-d"))) return arg;
     for (std::string_view flag : {"c", "compile", "dc", "device-c", "dw", "device-w"}) {
       compiles |= name == flag && (is_nvcc || flag == "c");
     }
@@ -283,6 +312,13 @@ std::string JudgeArgs(const Args& args, bool is_nvcc) {
       const std::string refusal = JudgeHostFlags(host.value);
       if (!refusal.empty()) return refusal;
       i += host.count - 1;
+    } else if (is_nvcc && StartsWith(arg, "-X")) {
+      const size_t equals = arg.find('=');
+      const bool is_next = equals == std::string::npos && i + 1 < args.size();
+      const std::string refusal =
+          JudgeHanded(arg.substr(0, equals), is_next ? args[i + 1] : arg.substr(equals + 1));
+      if (!refusal.empty()) return refusal;
+      i += is_next;
     }
   }
   return compiles ? "" : "it does more than compile one source";
@@ -412,9 +448,13 @@ std::string Judged(const Config& config, const std::string& compiler, const Call
 Cacheable Judge(const Config& config, const std::string& compiler, const Args& args,
                 const Call& call, const Environment& environment, const std::string& spare) {
   Cacheable cacheable;
-  for (const std::string& arg : args) {
-    // To nvcc that is a source; taken apart it would be something else.
-    if (call.is_nvcc && StartsWith(arg, "@")) cacheable.refusal = arg;
+  for (size_t i = 0; call.is_nvcc && i < args.size(); ++i) {
+    // To nvcc that is a source, or meant for another program; taken apart it would be something
+    // else.
+    const bool is_handed =
+        i > 0 && StartsWith(args[i - 1], "-X") && args[i - 1].find('=') == std::string::npos;
+    const bool names_file = StartsWith(args[i], "--options-file") || StartsWith(args[i], "-optf");
+    if (StartsWith(args[i], "@") || (is_handed && names_file)) cacheable.refusal = args[i];
   }
   if (!cacheable.refusal.empty()) return cacheable;
   cacheable.args = ExpandResponses(args, call.is_nvcc).value_or(args);
@@ -424,9 +464,12 @@ Cacheable Judge(const Config& config, const std::string& compiler, const Args& a
 
 std::string Identity(const Config& config, const Cacheable& cacheable, const Call& call,
                      const Environment& environment, const std::string& directory) {
-  std::vector<std::string> parts{kFormat, config.engine.toolchain, cacheable.tool,
+  std::vector<std::string> parts{kFormat,
+                                 config.engine.toolchain,
+                                 cacheable.tool,
                                  StableName(config.maps, directory + "/.", directory),
-                                 StableName(config.maps, call.source, directory)};
+                                 StableName(config.maps, call.source, directory),
+                                 "as " + Renamed(config.maps, Real(Which("as", environment)))};
   for (const std::string& flag :
        StableFlags(config.maps, call, cacheable.args, directory, "/buildkit/scratch")) {
     parts.push_back(Renamed(config.maps, flag));

@@ -69,14 +69,24 @@ TEST_F(CacheableTest, TakesWhatProjectsUse) {
 TEST_F(CacheableTest, RefusesWhatReadsOrWritesMore) {
   for (const char* arg :
        {"--fdevice-time-trace=f", "--time=f", "--keep", "-save-temps", "-ptx", "-cubin", "-pch",
-        "-Xcompiler=-fprofile-use", "-Xcompiler=-Wp,-DX", "-Xcompiler=@f", "-arch=native",
-        "-libdevice-directory=d", "@flags", "-", "-qpp-config=f"}) {
+        "-Xcompiler=-fprofile-use", "-Xcompiler=-Wp,-DX", "-Xptxas=--options-file=f",
+        "--pre-include=f", "-include=f", "-Xcompiler=@f", "-arch=native", "-libdevice-directory=d",
+        "@flags", "-", "-qpp-config=f"}) {
     EXPECT_NE(Judged("nvcc", {arg}).refusal, "") << arg;
   }
   for (const char* arg : {"-fprofile-use", "-fplugin=x", "-specs=x", "--sysroot=/x", "-B/x",
-                          "-Wa,-I/x", "-march=native", "-fmodules-ts", "-gsplit-dwarf", "-M"}) {
+                          "-Wa,-I/x", "-march=native", "-fmodules-ts", "-gsplit-dwarf", "-M", "-da",
+                          "-imacros", "-includef", "-aux-info"}) {
     EXPECT_NE(Judged("g++", {arg}).refusal, "") << arg;
   }
+}
+
+TEST_F(CacheableTest, RefusesFilesForOtherPrograms) {
+  EXPECT_EQ(Judged("nvcc", {"-Xptxas", "-O3,-v", "-Xcudafe", "--diag_suppress=177"}).refusal, "");
+  EXPECT_NE(Judged("nvcc", {"-Xptxas", "--options-file=f"}).refusal, "");
+  EXPECT_NE(Judged("nvcc", {"-Xptxas", "-optf", "-Xptxas", "f"}).refusal, "");
+  EXPECT_EQ(Judged("nvcc", {"-include", "a.h"}).refusal, "");
+  EXPECT_NE(Judged("nvcc", {"-include", "a.h,b.h"}).refusal, "");
 }
 
 TEST_F(CacheableTest, RefusesCompilersThatAreNotKnown) {

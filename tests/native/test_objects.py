@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from dataclasses import dataclass, replace
@@ -49,6 +50,8 @@ int call(int *out) {
 }
 """
 
+GCC, GXX = shutil.which("gcc") or "", shutil.which("g++") or ""
+
 #: Two targets that are not the launcher's: it leaves both.
 NVCC_ARGS = (
     *("nvcc", "-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90"),
@@ -84,7 +87,7 @@ class Bench:
         """Return the object, and what the record says of the cache."""
         maps = [(self.root, "/buildkit"), (self.cuda, "/buildkit/cuda")]
         records = self.root / "records.jsonl"
-        paths = {"nvcc": self.cuda / "bin/nvcc", "gcc": "/usr/bin/gcc", "g++": "/usr/bin/g++"}
+        paths = {"nvcc": self.cuda / "bin/nvcc", "gcc": GCC, "g++": GXX}
         tools = {name: Path(path) for name, path in paths.items()}
         config = self.root / "launch.conf"
         config.write_text(
@@ -125,8 +128,8 @@ def cuda() -> Path:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory, cuda):
     found = probe_programs(
-        Path("/usr/bin/gcc"),
-        Path("/usr/bin/g++"),
+        Path(GCC),
+        Path(GXX),
         cuda,
         runner=ProcessRunner(),
         environment=dict(os.environ),
@@ -255,7 +258,7 @@ def test_a_script_before_the_compiler_is_not_cached(bench, tmp_path):
 @needs_nvcc
 def test_another_host_compiler_is_not_cached(bench, tmp_path):
     script = tmp_path / "g++"
-    script.write_text('#!/bin/sh\nexec /usr/bin/g++ -O0 "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {GXX} -O0 "$@"\n')
     script.chmod(0o755)
     check(
         bench,
@@ -319,14 +322,19 @@ def test_other_programs_behind_the_compiler(bench):
 
 @needs_nvcc
 def test_another_place_hits(bench, tmp_path):
-    first, _ = bench.compile()
+    args = (*NVCC_ARGS, "-MD", "-MF", "unit.d")
+    first, _ = bench.compile(args)
     moved = tmp_path / "elsewhere" / "slot"
     moved.parent.mkdir()
     bench.root.rename(moved)
     cache = replace(bench.cache, root=moved.parent)
     other = replace(bench, root=moved, cache=cache)
-    assert other.compile() == (first, "hit")
-    assert other.fresh() == first
+    assert other.compile(args) == (first, "hit")
+    # The build tool must look at the headers of this place.
+    headers = (other.source / "unit.d").read_text()
+    assert "late/found.h" in headers
+    assert str(bench.root) not in headers
+    assert other.fresh(args) == first
 
 
 @needs_nvcc
