@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -135,3 +136,31 @@ def test_it_is_installed_into_an_environment_and_says_what_it_was_compiled_for(d
     command = [env / "bin" / "python", "-c", "import demo_kernel; print(demo_kernel.targets())"]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout == "['sm_120']\n"
+
+
+def test_objects_of_an_earlier_build_give_the_same_wheel_at_another_place(demo):
+    """Another cache's directory, as a new machine or user has it, with the objects of the first."""
+    folder, done = demo
+    wheel = Path(folder) / done.stdout.strip()
+    command = ("make", "demo-kernel", "--arch", "sm120", "--object-cache", "ccache", "--clean")
+    first = buildkit(folder, *command, "--out", "compiled")
+    assert "objects  0 of 3 from the cache" in first.stderr
+    (folder / "elsewhere").mkdir()
+    shutil.move(folder / "cache" / "objects", folder / "elsewhere" / "objects")
+    if (folder / "cache" / "uv").is_dir():
+        (folder / "elsewhere" / "uv").symlink_to((folder / "cache" / "uv").resolve())
+    variables = {"BUILDKIT_CACHE": str(folder / "elsewhere")}
+    again = buildkit(folder, *command, "--out", "again", **variables)
+    assert "objects  3 of 3 from the cache" in again.stderr, again.stderr
+    assert (folder / "again" / wheel.name).read_bytes() == wheel.read_bytes()
+    report = buildkit(folder, "profile", "demo-kernel", "--arch", "sm120", **variables)
+    assert report.returncode == 0
+    assert "saxpy" not in report.stdout, "what was not compiled has no time"
+
+
+def test_the_plan_says_whether_objects_are_kept(demo):
+    folder, _ = demo
+    plan = buildkit(folder, "plan", "demo-kernel", "--arch", "sm120")
+    assert "objects  compiled" in plan.stdout
+    plan = buildkit(folder, "plan", "demo-kernel", "--arch", "sm120", "--object-cache", "auto")
+    assert "objects  auto (experimental)" in plan.stdout

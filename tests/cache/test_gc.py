@@ -54,6 +54,7 @@ def test_room_is_made_from_what_is_cheap_and_old_first():
         an_item("build", "build", days=1),
         an_item("uv", "uv", days=0),
     ]
+    assert chosen([*items, an_item("objects", "objects", days=3)], size=41) == ["build", "objects"]
     assert chosen(items, size=50) == []
     assert chosen(items, size=49) == ["build"]
     assert chosen(items, size=11) == ["build", "uv", "download", "environment"]

@@ -147,3 +147,14 @@ def test_records_of_the_launcher_old_and_new(tmp_path):
     assert (first.memory, first.attempt, first.ended) == ((), 1, "")
     assert (second.memory, second.attempt, second.ended) == (((0.0, 5), (0.5, 7)), 2, "kernel")
     assert read_records(file, first_line=1) == (second,)
+
+
+def test_what_the_cache_of_objects_answered_bounds_nothing():
+    compiled = a_record("a.cu", objects="miss")
+    report = a_report(compiled, a_record("b.cu", objects="hit", start=STARTED + 5))
+    assert report.bounds == a_report(compiled).bounds
+    assert len(report.units) == 2
+    # Also where every object came from there.
+    told = a_report(a_record("b.cu", objects="hit"))
+    assert told.ratio is None
+    assert "b.cu" in render_report(told)
