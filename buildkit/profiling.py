@@ -36,10 +36,10 @@ def profile_last(request: Request, kit: Kit) -> str:
     ]
     if not records:
         raise RequestError(
-            f"No make of {plan.recipe} {plan.version} for {plan.arch.name} left records in"
-            f" {slot.root}.",
+            f"No make of {plan.recipe} {plan.version} for {plan.arch.name} left records of compiled"
+            f" units in {slot.root}.",
             where=Location(file="command line"),
-            remedy="Make it first.",
+            remedy="Make it first; with --clean and --object-cache off if objects are kept.",
         )
     compilers = {tool.name: tool.version for tool in plan.toolchain.tools}
     name = "nvcc" if "nvcc" in compilers else "gcc"
