@@ -84,6 +84,16 @@ def _takes_limit(ours: Path, limit: str) -> bool:
         group.rmdir()
 
 
+def can_make_groups() -> bool:
+    """Tell whether groups that limit memory can be made at the root of version 2's hierarchy."""
+    mount = Path("/sys/fs/cgroup")
+    try:
+        controllers = (mount / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
+    return "memory" in controllers and os.access(mount, os.W_OK)
+
+
 def needs(is_there: object, reason: str) -> pytest.MarkDecorator:
     """Return the mark of a test that is skipped where something is not there."""
     return pytest.mark.skipif(not is_there, reason=reason)
@@ -102,6 +112,7 @@ needs_googletest = needs(
     "no GoogleTest and CMake on this machine",
 )
 needs_memory_group = needs(can_limit_memory(), "no control group of memory can be made here")
+needs_new_group = needs(can_make_groups(), "no control groups of version 2 can be made here")
 needs_network_namespace = needs(HAS_NETWORK_NAMESPACE, "no network namespaces here")
 needs_pid_namespace = needs(HAS_PID_NAMESPACE, "no process namespaces here")
 needs_mounts = needs(IS_ROOT and can_unshare("--mount"), "only root can mount")

@@ -3,15 +3,17 @@
 What enters: a cap and the user's wish. What leaves: while the block runs, a group that a process
 enters by writing to one file. It stands behind the governor: what the governor did not foresee then
 costs one compiler call and never the machine. The group lies below our own, so that no limit that
-holds us is left.
+holds us is left. In version 2 a group that holds processes may not limit groups below it: where it
+holds nobody but us, we step down into a group of our own meanwhile.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -69,24 +71,27 @@ def hard_cap(cap_bytes: int, wish: HardCapWish, *, root: Path = Path("/")) -> It
     if wish == "off":
         yield HardCap(description="off")
         return
-    made = _make(cap_bytes, root)
-    if isinstance(made, str):
-        if wish == "on":
-            raise RequestError(
-                f"No control group can be made for the build: {made}.",
-                where=Location(file="command line", key="--hard-cap"),
-                remedy="Leave the flag away: the governor keeps to the cap without one.",
-            )
-        yield HardCap(description=f"none: {made}")
-        return
-    try:
+    with ExitStack() as after:
+        made = _make(cap_bytes, root, after)
+        if isinstance(made, str):
+            if wish == "on":
+                raise RequestError(
+                    f"No control group can be made for the build: {made}.",
+                    where=Location(file="command line", key="--hard-cap"),
+                    remedy="Leave the flag away: the governor keeps to the cap without one. Or"
+                    " start it as `systemd-run --user --scope -p Delegate=yes buildkit make ...`.",
+                )
+            yield HardCap(description=f"none: {made}")
+            return
+        after.callback(_remove, made.directory)
         yield HardCap(description=f"cgroup v{made.version} {made.name}", group=made)
-    finally:
-        _remove(made.directory)
 
 
-def _make(cap_bytes: int, root: Path) -> Cgroup | str:
-    """Return the group, or why there is none."""
+def _make(cap_bytes: int, root: Path, after: ExitStack) -> Cgroup | str:
+    """Return the group, or why there is none.
+
+    :param after: Takes what undoes the changes around the group.
+    """
     groups = find_cgroups(root, "memory")
     # Version 1 comes first where it has the controller; in a hybrid setup version 2 has none then.
     for parent in groups:
@@ -94,7 +99,7 @@ def _make(cap_bytes: int, root: Path) -> Cgroup | str:
             break
     else:
         return "this process is in no memory group"
-    reason = _refusal(parent)
+    reason = _refusal(parent, after)
     if reason is not None:
         return reason
     _sweep(parent.directory)
@@ -124,7 +129,7 @@ def _new_directory(parent: Path) -> Path:
     raise AssertionError  # there is always a next number
 
 
-def _refusal(parent: Cgroup) -> str | None:
+def _refusal(parent: Cgroup, after: ExitStack) -> str | None:
     """Return why a group below this one would not limit what we want, or would leave limits.
 
     Source: Linux ``Documentation/admin-guide/cgroup-v2.rst``, "No Internal Process Constraint";
@@ -134,14 +139,41 @@ def _refusal(parent: Cgroup) -> str | None:
         return None if parent.counts_children() else f"{parent.name} does not count its children"
     control = parent.directory / "cgroup.subtree_control"
     try:
-        if "memory" not in control.read_text().split():
-            control.write_text("+memory")
+        if "memory" in control.read_text().split():
+            return None
+        _delegate(parent.directory, after)
     except OSError as error:
         return (
             f"{parent.name} does not delegate memory and cannot be told to ({error.strerror});"
-            " a group that holds processes may not"
+            " a group that holds other processes may not"
         )
     return None
+
+
+def _delegate(parent: Path, after: ExitStack) -> None:
+    """Let the groups below this one limit memory, from a group of our own if nobody else is here.
+
+    :raises OSError: if the kernel does not let us.
+    """
+    control = parent / "cgroup.subtree_control"
+    try:
+        control.write_text("+memory")
+    except OSError as error:
+        holds = (parent / "cgroup.procs").read_text().split()
+        if error.errno != errno.EBUSY or holds != [str(os.getpid())]:
+            raise
+        leaf = _new_directory(parent)
+        after.callback(_step_up, leaf)
+        (leaf / "cgroup.procs").write_text(holds[0])
+        control.write_text("+memory")
+
+
+def _step_up(leaf: Path) -> None:
+    """Go back to where we were, so that the next cap finds what this one has found."""
+    with suppress(OSError):
+        (leaf.parent / "cgroup.subtree_control").write_text("-memory")
+        (leaf.parent / "cgroup.procs").write_text(str(os.getpid()))
+        leaf.rmdir()  # what we have started may still be in it: a later make sweeps it away
 
 
 def _limit(group: Cgroup, cap_bytes: int) -> None:

@@ -14,7 +14,7 @@ from buildkit.errors import RequestError
 from buildkit.governor import hardcap
 from buildkit.governor.hardcap import hard_cap
 from buildkit.launcher import binary
-from tests.machine import needs_memory_group
+from tests.machine import needs_memory_group, needs_new_group
 
 CAP = 5 << 30
 
@@ -92,6 +92,52 @@ def test_v2_that_can_be_told_to_delegate_is_told(machine):
 def test_v2_that_does_not_delegate_is_told(machine):
     root = machine("0::/ci\n", [V2_MOUNT], {"ci/cgroup.subtree_control/refuses": ""})
     assert "/ci does not delegate memory" in refusal(root)
+
+
+@pytest.fixture
+def busy(tmp_path, monkeypatch):
+    """A kernel that lets no group delegate that holds processes. Returns what it was told."""
+    write, told = Path.write_text, []
+
+    def guarded(self: Path, data: str, *args: object, **options: object) -> int:
+        if self.name in ("cgroup.procs", "cgroup.subtree_control"):
+            told.append((self.parent.name, data))
+        if data == "+memory" and (self.parent / "cgroup.procs").read_text().split():
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        if self.name == "cgroup.procs":
+            for left in tmp_path.rglob(self.name):
+                write(left, "")
+        return write(self, data, *args, **options)
+
+    def start() -> list[tuple[str, str]]:
+        monkeypatch.setattr(Path, "write_text", guarded)
+        return told
+
+    return start
+
+
+def test_v2_that_holds_only_us_is_left_meanwhile(machine, busy):
+    """The state in which ``systemd-run --scope -p Delegate=yes`` starts a program."""
+    us = str(os.getpid())
+    files = {"ci/cgroup.subtree_control": "", "ci/cgroup.procs": f"{us}\n"}
+    root = machine("0::/ci\n", [V2_MOUNT], files)
+    told = busy()
+    with hard_cap(CAP, "on", root=root) as cap:
+        assert cap.group is not None
+        leaf, group = f"buildkit-{us}-0", cap.group.directory
+        assert (group.parent.name, group.name) == ("ci", f"buildkit-{us}-1")
+        assert (group / "memory.max").read_text() == str(CAP)
+        assert told == [("ci", "+memory"), (leaf, us), ("ci", "+memory")]
+    assert told[3:] == [("ci", "-memory"), ("ci", us)]
+
+
+def test_v2_that_holds_others_too_is_refused(machine, busy):
+    files = {"ci/cgroup.subtree_control": "", "ci/cgroup.procs": f"{os.getpid()}\n1\n"}
+    root = machine("0::/ci\n", [V2_MOUNT], files)
+    told = busy()
+    assert "may not" in refusal(root)
+    assert set(told) == {("ci", "+memory")}
+    assert not list(root.glob("sys/fs/cgroup/ci/buildkit-*"))
 
 
 def test_v1_that_does_not_count_children_is_refused(machine):
@@ -214,3 +260,37 @@ def test_the_group_goes_although_a_process_still_runs_in_it():
     assert not cap.entrance.parent.exists()
     assert kept.wait(timeout=20) != 0
     kept.stdout.close()
+
+
+#: Asks for a cap in a group that it has to itself, as systemd's scopes are.
+ALONE = """\
+import sys
+from pathlib import Path
+from buildkit.governor.hardcap import hard_cap
+sys.path.insert(0, sys.argv[2])
+from tests.governor.test_hardcap import hold
+Path(sys.argv[1], "cgroup.procs").write_text("0")
+for _ in range(2):
+    with hard_cap(64 << 20, "on") as cap, hold(cap.entrance, 200, 0) as big:
+        big.communicate()
+        print(cap.description, cap.kills() >= 1, big.returncode != 0)
+    print(sorted(path.name for path in Path(sys.argv[1]).glob("buildkit-*")))
+"""
+
+
+@needs_new_group
+def test_v2_for_real_from_a_group_of_its_own():
+    group = Path("/sys/fs/cgroup", f"tests-{os.getpid()}")
+    group.mkdir()
+    try:
+        program = [sys.executable, "-c", ALONE, group, Path(__file__).parents[2]]
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        found = done.stdout.splitlines()
+        assert len(found) == 4
+        for description, left in (found[:2], found[2:]):
+            assert description.startswith("cgroup v2 /")
+            assert description.endswith(" True True")
+            assert left == "[]"
+    finally:
+        group.rmdir()
