@@ -9,6 +9,7 @@ for example). All builds compile the same units from nothing, one build after th
 control group of its own with the cap as its limit; so this runs only where such a group can be made
 (``--hard-cap on`` of a make tells). A fixed ``-j`` is ninja's, through a launcher that only
 measures. The governed build comes twice: knowing nothing, and knowing the first one's history.
+``--governed again --history SLOT/records.jsonl`` runs the second alone, from what a make recorded.
 A build ends at its first failed unit, as ninja's do.
 
 "x bound" compares with the lower bound for schedules that reserve peaks, from the unit times of the
@@ -204,11 +205,15 @@ class Bench:
 
             with governed(admission.folder, capacity, events=SILENT, headroom=headroom):
                 result = self._run(rule, admission.jobs, admission, cap)
-        for record in self._records():
+        self.learn(self._records())
+        return result
+
+    def learn(self, records: tuple[UnitRecord, ...]) -> None:
+        """Add what calls took to the history."""
+        for record in records:
             if record.status == 0 or record.ended:
                 unit = unit_of(record.source, record.output, record.flags, ())
                 self.history.setdefault(unit, []).append(measured_of(record))
-        return result
 
     def _run(self, rule: str, jobs: int, admission: Admission | None, cap: HardCap) -> Result:
         self._clean()
@@ -333,6 +338,8 @@ def main() -> None:
     parser.add_argument("--cap", required=True)
     parser.add_argument("--cpus", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--jobs", type=int, nargs="*", default=None)
+    parser.add_argument("--governed", choices=["first", "again", "both", "none"], default="both")
+    parser.add_argument("--history", type=Path, help="records of an earlier build, for `again`")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     folder = given.paths[-1].absolute()
@@ -343,9 +350,12 @@ def main() -> None:
         project = from_slot(given.paths[0].absolute())
     cap_bytes = parse_size(given.cap)
     bench = Bench(project, folder, cap_bytes, given.cpus)
+    if given.history is not None:
+        bench.learn(read_records(given.history))
     results: list[Result] = []
     jobs = list(range(1, 2 * given.cpus + 1)) if given.jobs is None else given.jobs
-    builds = [("governed, first", None), ("governed, again", None), *((f"-j{n}", n) for n in jobs)]
+    rounds = {"both": ("first", "again"), "none": ()}.get(given.governed, (given.governed,))
+    builds = [*((f"governed, {name}", None) for name in rounds), *((f"-j{n}", n) for n in jobs)]
     for rule, count in builds:
         result = bench.governed(rule) if count is None else bench.fixed(count)
         results.append(result)
