@@ -102,7 +102,7 @@ def parse_remote(text: str, mode: RemoteMode, where: Location) -> RemoteWish:
         raise RequestError(
             "A remote needs the library obstore, which is not installed.",
             where=where,
-            remedy="Run `pip install 'buildkit[remote]'`, or name no remote.",
+            remedy="Run `pip install '.[remote]'` in the kit's clone, or name no remote.",
         )
     return RemoteWish(url=text.rstrip("/"), mode=mode)
 

@@ -95,7 +95,8 @@ def _check_identity(recipe: Recipe, file: Path) -> Iterator[Issue]:
             text=f"Found {recipe.name!r} in a file named {file.name!r}.",
             remedy="Make the two agree.",
         )
-    if not recipe.homepage:
+    is_ours = all(isinstance(one.source, BundledSource) for one in recipe.versions)
+    if not recipe.homepage and not is_ours:
         yield Issue(path=("homepage",), text="There is no homepage.", is_error=False)
 
 

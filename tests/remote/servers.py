@@ -103,7 +103,7 @@ def s3(root: Path, *, is_guarded: bool = False) -> Iterator[str]:
     :param is_guarded: It knows no user, and refuses all credentials.
     """
     if find_spec("moto") is None or find_spec("flask") is None:
-        pytest.skip("no moto: pip install 'buildkit[test]'")
+        pytest.skip("no moto: pip install '.[test]'")
     port = free_port()
     script = "import sys; from moto.server import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", script, "-H", "127.0.0.1", "-p", str(port)]
