@@ -17,6 +17,7 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from buildkit.environ import SECRET_MARKS
@@ -24,7 +25,6 @@ from buildkit.errors import ToolchainError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 __all__ = ["Completed", "ProcessRunner", "Runner", "render_command"]
 
@@ -200,7 +200,7 @@ def _start(
     cwd: Path | None,
     stderr: int,
 ) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [_find(argv, env), *(str(part) for part in argv[1:])],
         env=dict(env),
         cwd=cwd,
@@ -209,6 +209,18 @@ def _start(
         stderr=stderr,
         start_new_session=True,
     )
+    _keep_nice(process.pid)
+    return process
+
+
+def _keep_nice(leader: int) -> None:
+    """Give a new session our own nice value, as a session on its own.
+
+    Linux may weigh sessions against each other and nice values only within one, so that a new
+    session of a niced process is as good as any other (``man 7 sched``, "The autogroup feature").
+    """
+    with suppress(OSError):  # no such feature, or the process has ended
+        Path(f"/proc/{leader}/autogroup").write_text(str(os.nice(0)))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

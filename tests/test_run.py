@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -51,6 +52,21 @@ def test_a_stream_reaches_the_log_and_the_reader_line_by_line() -> None:
 
 def test_standard_input_is_empty() -> None:
     assert ProcessRunner().capture(["cat"], env=ENV).stdout == ""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/autogroup").exists(), reason="this kernel does not weigh sessions"
+)
+def test_a_niced_make_starts_niced_sessions() -> None:
+    code = (
+        "from buildkit.run import ProcessRunner\n"
+        "command = ['sh', '-c', 'sleep 0.2; cat /proc/self/autogroup']\n"
+        f"print(ProcessRunner().capture(command, env={ENV}).stdout)"
+    )
+    done = subprocess.run(
+        ["nice", "-n", "7", sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[1:] == ["nice", "7"]
 
 
 def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
