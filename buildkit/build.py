@@ -21,7 +21,7 @@ from buildkit.errors import CompileError, Location, RequestError
 from buildkit.events import Progress
 from buildkit.fs import remove_tree, write_atomic
 from buildkit.records import HIT
-from buildkit.sizes import render_size
+from buildkit.sizes import render_number, render_size
 from buildkit.values import BuiltWheel
 from buildkit.workshop import backend_settings, build_variables, write_launcher
 
@@ -180,7 +180,7 @@ def _tell_code(plan: Plan, records: tuple[UnitRecord, ...], events: Events) -> N
     if plan.toolchain.cuda_root is None or not units:
         return
     told = ", ".join(f"{count[word]} {word}" for word in ("pinned", "kept", "replaced"))
-    events.step("compiled", f"{units} units; GPU targets of nvcc calls: {told}")
+    events.step("compiled", f"{render_number(units, 'unit')}; GPU targets of nvcc calls: {told}")
     if not count["pinned"] + count["replaced"]:
         events.warning(f"No compiler call was pinned to {plan.arch.name}; see {plan.recipe}'s log.")
     kept = sorted({Path(record.source).name for record in records if record.decision == "kept"})

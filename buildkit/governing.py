@@ -26,7 +26,7 @@ from buildkit.governor.knowledge import Knowledge, unit_of
 from buildkit.governor.profile import read_profile
 from buildkit.launcher import Admission, read_records
 from buildkit.records import HIT
-from buildkit.sizes import parse_size, render_size
+from buildkit.sizes import parse_size, render_number, render_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ class Governing:
     def description(self) -> str:
         """How much runs at the same time, in a few words."""
         cpus = self.capacity.cpus
-        return f"on {cpus} CPU{'s' * (cpus != 1)} within {render_size(self.capacity.cap_bytes)}"
+        return f"on {render_number(cpus, 'CPU')} within {render_size(self.capacity.cap_bytes)}"
 
     @contextmanager
     def block(self, wish: HardCapWish) -> Iterator[Block]:

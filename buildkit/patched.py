@@ -25,6 +25,7 @@ from buildkit.patches.apply import Draft, apply_one
 from buildkit.patches.load import files_of, load_patch
 from buildkit.patches.parse import ENCODING
 from buildkit.patches.select import known_patches, select_patches
+from buildkit.sizes import render_number
 from buildkit.sources.fetch import find_archive
 from buildkit.sources.published import resolve_wheel
 from buildkit.sources.settings import read_index_settings
@@ -244,7 +245,9 @@ def _write(
     label = f"patched.k{key[:8]}" if request.has_local_version else ""
     place = request.out / file_name(wheel.filename, local_version(wheel.version, label))
     _refuse_itself(place, request)
-    events.step("write", f"{len(wheel.members)} files, {len(changes)} of them changed")
+    events.step(
+        "write", f"{render_number(len(wheel.members), 'file')}, {len(changes)} of them changed"
+    )
     provenance = render_patched(wheel.name, wheel.version, key, source, patches, outcomes)
     for stale in request.out.glob(f".{escape(place.name)}.*"):
         stale.unlink()  # of a make that was killed: whoever writes this wheel holds its lock

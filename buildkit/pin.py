@@ -16,6 +16,7 @@ from buildkit.fs import write_atomic
 from buildkit.patches import select_patches
 from buildkit.recipe import find_recipe, lock_file, patch_directory, read_recipe, settle, version_of
 from buildkit.recipe.model import ArchiveSource, GitSource, PypiSource
+from buildkit.sizes import render_number
 from buildkit.sources.git import Git
 from buildkit.sources.pypi import download, find_files
 from buildkit.sources.settings import read_index_settings
@@ -190,11 +191,11 @@ def _lock(
     known = place.read_text(encoding="utf-8") if place.is_file() else ""
     if is_current(known, recipe.build.requires) and not is_upgrade:
         return None, []
-    supply.events.step("resolve", f"{len(recipe.build.requires)} build requirements")
+    supply.events.step("resolve", render_number(len(recipe.build.requires), "build requirement"))
     text = resolve_lock(recipe.build.requires, supply)
     if text == known:
         return None, []
-    return text, [f"{place.name}: {text.count(' --hash=')} hashes"]
+    return text, [f"{place.name}: {render_number(text.count(' --hash='), 'hash', 'hashes')}"]
 
 
 def _write(file: Path, text: str, before: str) -> None:

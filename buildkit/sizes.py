@@ -1,10 +1,10 @@
-"""Sizes as people write them. Pure."""
+"""Sizes and counts as people write them. Pure."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["parse_size", "render_size"]
+__all__ = ["parse_size", "render_number", "render_size"]
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -35,3 +35,14 @@ def render_size(size_bytes: float) -> str:
         if size_bytes >= unit:
             return f"{size_bytes / unit:.1f} {name}"
     return f"{size_bytes:.0f} B"
+
+
+def render_number(count: int, noun: str, plural: str = "") -> str:
+    """Return how many of a thing there are.
+
+    >>> render_number(1, "wheel"), render_number(0, "wheel"), render_number(2, "hash", "hashes")
+    ('1 wheel', '0 wheels', '2 hashes')
+
+    :param plural: Of a noun that does not only take an s.
+    """
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"

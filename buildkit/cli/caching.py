@@ -13,7 +13,7 @@ import click
 from buildkit.cli.options import json_option, kit_from
 from buildkit.environ import process_environment
 from buildkit.errors import Location, RequestError
-from buildkit.sizes import parse_size, render_size
+from buildkit.sizes import parse_size, render_number, render_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,8 @@ def list_cache(as_json: bool) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
-    click.echo(f"{len(entries)} wheels, {render_size(sum(item.size_bytes for item in entries))}")
+    size = render_size(sum(item.size_bytes for item in entries))
+    click.echo(f"{render_number(len(entries), 'wheel')}, {size}")
 
 
 @cache.command()
@@ -176,8 +177,8 @@ def export(destination: Path, recipe: str | None, key: str | None, as_json: bool
     if as_json:
         click.echo(json.dumps({"written": written, "already_there": known}))
         return
-    there = f", {known} were there already" if known else ""
-    click.echo(f"{written} wheels written to {destination}{there}")
+    there = f", {known} already there" if known else ""
+    click.echo(f"{render_number(written, 'wheel')} written to {destination}{there}")
 
 
 @cache.command("import")
@@ -234,7 +235,7 @@ def push_cache(remote: str | None, recipe: str | None, key: str | None, as_json:
     if as_json:
         click.echo(json.dumps({"pushed": pushed, "already_there": known}))
         return
-    click.echo(f"{pushed} wheels pushed to {wish.url}, {known} were there already")
+    click.echo(f"{render_number(pushed, 'wheel')} pushed to {wish.url}, {known} already there")
 
 
 @cache.command()
@@ -281,7 +282,9 @@ def index(
         document = {"index": done.url, "wheels": done.wheels, "projects": done.projects}
         click.echo(json.dumps(document))
         return
-    click.echo(f"{done.wheels} wheels of {done.projects} projects")
+    click.echo(
+        f"{render_number(done.wheels, 'wheel')} of {render_number(done.projects, 'project')}"
+    )
     click.echo(done.url)
 
 

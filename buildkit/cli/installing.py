@@ -14,6 +14,7 @@ from buildkit.cli.options import (
     setting_options,
     with_option,
 )
+from buildkit.sizes import render_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,7 @@ def _render(done: Installation, *, is_dry_run: bool) -> str:
         f"to make: {wish}" for wish in done.wishes if wish.wheel is None and not wish.is_published
     ]
     lines += [str(change) for change in done.changes]
-    count = f"{len(done.changes)} change{'' if len(done.changes) == 1 else 's'}"
+    count = render_number(len(done.changes), "change")
     if is_dry_run:
         if lines and lines[0].startswith("to make"):
             count += " besides what is to make and what that requires"

@@ -10,6 +10,7 @@ import click
 
 from buildkit.cli.options import json_option, kit_from, recipes_option
 from buildkit.errors import Location, RequestError
+from buildkit.sizes import render_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +93,8 @@ def lock(
         click.echo(json.dumps(document))
         return
     click.echo(
-        f"{recorded.file}: {recorded.packages} packages, {len(recorded.made)} made by the kit,"
-        f" {len(recorded.patched)} patched in place"
+        f"{recorded.file}: {render_number(recorded.packages, 'package')},"
+        f" {len(recorded.made)} made by the kit, {len(recorded.patched)} patched in place"
     )
 
 
@@ -183,5 +184,5 @@ def _render(synced: Synced) -> str:
     differences = synced.comparison.differences
     lines += [f"{item.name}: {item.kind}: {item.detail}" for item in differences]
     count = len(differences)
-    told = f"{count} difference{'' if count == 1 else 's'}" if count else "as locked"
+    told = render_number(count, "difference") if count else "as locked"
     return "\n".join([*lines, f"{synced.environment}: {told}"])

@@ -99,7 +99,7 @@ def _document(found: Mirrored) -> dict[str, object]:
 
 
 def _render(found: Mirrored) -> str:
-    from buildkit.sizes import render_size
+    from buildkit.sizes import render_number, render_size
 
     fresh = [item for item in found.items if item.is_new]
     whole = render_size(sum(item.size_bytes for item in found.items))
@@ -107,5 +107,5 @@ def _render(found: Mirrored) -> str:
     told = f"{len(fresh)} fetched ({size})" if fresh else "nothing was to fetch"
     return (
         f"{found.root}: {found.recipe} {found.version} for {found.python.tag}"
-        f" {found.python.platform}, {len(found.items)} files ({whole}), {told}"
+        f" {found.python.platform}, {render_number(len(found.items), 'file')} ({whole}), {told}"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from buildkit.cli.options import json_option, kit_from, patch_folder, patches_option
+from buildkit.sizes import render_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,7 +145,9 @@ def apply(
     elif not outcomes:
         click.echo(f"{target.name} {target.version}: nothing to do, the patches are applied.")
     else:
-        click.echo(f"{target.name} {target.version}: {len(outcomes)} patches")
+        click.echo(
+            f"{target.name} {target.version}: {render_number(len(outcomes), 'patch', 'patches')}"
+        )
 
 
 @patch.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from buildkit.cli.options import json_option, recipe_folders, recipes_option
+from buildkit.sizes import render_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +121,15 @@ def lint(names: tuple[str, ...], recipes: tuple[Path, ...], as_json: bool) -> No
             place = f"{finding['file']}:{finding['line'] or 1}"
             key = f" ({finding['key']})" if finding["key"] else ""
             click.echo(f"{place}{key}: {finding['level']}: {finding['text']}")
-        click.echo(f"{len(files)} recipes, {errors} errors, {len(findings) - errors} warnings")
+        click.echo(
+            ", ".join(
+                (
+                    render_number(len(files), "recipe"),
+                    render_number(errors, "error"),
+                    render_number(len(findings) - errors, "warning"),
+                )
+            )
+        )
     if errors:
         raise click.exceptions.Exit(2)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from buildkit.errors import ToolchainError
 from buildkit.governor.cgroup import find_cgroups
+from buildkit.sizes import render_number
 
 __all__ = [
     "Capacity",
@@ -124,7 +125,7 @@ def render_capacity(capacity: Capacity) -> str:
         memory += f", less {capacity.reserve_bytes / _GIB:.1f} GiB in reserve"
     return (
         f"{capacity.cap_bytes / _GIB:.1f} GiB ({memory}),"
-        f" {capacity.cpus} CPU{'s' * (capacity.cpus != 1)} ({capacity.cpu_source})"
+        f" {render_number(capacity.cpus, 'CPU')} ({capacity.cpu_source})"
     )
 
 

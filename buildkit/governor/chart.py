@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from buildkit.governor.curve import thin
 from buildkit.governor.summary import printable, render_seconds
-from buildkit.sizes import render_size
+from buildkit.sizes import render_number, render_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,8 @@ def render_chart(report: Report) -> str:
     )
     height = frame.bottom + AXIS_HEIGHT
     label = (
-        f"{len(report.attempts)} compiler calls in {report.lanes} lanes over"
+        f"{render_number(len(report.attempts), 'compiler call')} in"
+        f" {render_number(report.lanes, 'lane')} over"
         f" {render_seconds(report.makespan_seconds)}; memory peaks at"
         f" {render_size(report.peak.held_bytes)} under a cap of"
         f" {render_size(report.governed.cap_bytes)}"

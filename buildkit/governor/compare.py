@@ -19,6 +19,7 @@ from buildkit.governor.simulate import (
     replay_fixed,
     replay_governed,
 )
+from buildkit.sizes import render_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,9 +139,10 @@ def render_comparison(comparison: Comparison) -> str:
     """Return the table, with bars for the makespans."""
     machine, bounds = comparison.machine, comparison.bounds
     lines = [
-        f"{comparison.units} units, {comparison.unit_seconds / 3600:.1f} h of work;"
-        f" {machine.cpus} CPUs, {machine.memory_bytes / _GIB:.0f} GiB, of which the governor uses"
-        f" {machine.cap_bytes / _GIB:.1f}",
+        f"{render_number(comparison.units, 'unit')},"
+        f" {comparison.unit_seconds / 3600:.1f} h of work;"
+        f" {render_number(machine.cpus, 'CPU')}, {machine.memory_bytes / _GIB:.0f} GiB, of"
+        f" which the governor uses {machine.cap_bytes / _GIB:.1f}",
         f"no schedule that keeps each peak free to the unit's end takes less than"
         f" {_clock(bounds.best)}, none at all less than {_clock(bounds.of_any_schedule)}",
         "",

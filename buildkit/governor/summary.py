@@ -6,7 +6,7 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from buildkit.sizes import render_size
+from buildkit.sizes import render_number, render_size
 
 if TYPE_CHECKING:
     from buildkit.governor.report import Attempt, Report
@@ -43,7 +43,7 @@ def bound_reasons(report: Report) -> list[tuple[str, float, str]]:
     bounds, cpus = report.bounds, report.governed.cpus
     return [
         ("path", bounds.path, "the longest unit"),
-        ("cpu", bounds.cpu, f"all CPU time on {cpus} CPU{'s' * (cpus != 1)}"),
+        ("cpu", bounds.cpu, f"all CPU time on {render_number(cpus, 'CPU')}"),
         ("memory", bounds.memory, "all peaks times their seconds, packed under the cap"),
         ("big", bounds.big, "units too big to share the cap with enough others"),
         ("pairs", bounds.pairs, "as memory, less the gaps beside big units"),
@@ -69,7 +69,7 @@ def render_seconds(seconds: float) -> str:
 def render_count(report: Report) -> str:
     """Return how many units and calls there were."""
     units, calls = len(report.units), len(report.attempts)
-    return f"{units} unit{'s' * (units != 1)} in {calls} call{'s' * (calls != 1)}"
+    return f"{render_number(units, 'unit')} in {render_number(calls, 'call')}"
 
 
 def render_status(report: Report) -> str:

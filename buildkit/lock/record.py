@@ -20,6 +20,7 @@ from buildkit.lock.index import ask_index
 from buildkit.lock.inventory import read_inventory
 from buildkit.lock.model import Hashes, LockedWheel
 from buildkit.lock.shelf import Shelf, local_folders
+from buildkit.sizes import render_number
 from buildkit.sources.settings import read_index_settings
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def lock_environment(
     wheels = {item.name: wheel for item in wanted if (wheel := _local(item, shelf)) is not None}
     rest = [item for item in wanted if item.name not in wheels]
     if rest:
-        kit.events.step("resolve", f"{len(rest)} packages of the index")
+        kit.events.step("resolve", f"{render_number(len(rest), 'package')} of the index")
     supply = kit.supply(settings, is_offline=is_offline)
     found = ask_index(rest, spec or sys.executable, supply)
     wheels |= found.wheels

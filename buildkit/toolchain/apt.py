@@ -17,6 +17,7 @@ from buildkit.digest import Digest, digest_file
 from buildkit.environ import base_environment
 from buildkit.errors import ToolchainError
 from buildkit.fs import locked
+from buildkit.sizes import render_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,7 +159,9 @@ def _checked(package: SystemPackage, folder: Path) -> Path:
     """Return the file of a package, which apt names after it."""
     files = sorted(folder.glob(f"{package.name}_*.deb"))
     if len(files) != 1:
-        raise ToolchainError(f"apt-get left {len(files)} files for {package.name}, not one.")
+        raise ToolchainError(
+            f"apt-get left {render_number(len(files), 'file')} for {package.name}, not one."
+        )
     found = digest_file(files[0])
     if found != package.sha256:
         raise ToolchainError(

@@ -15,7 +15,7 @@ from buildkit.digest import digest_value
 from buildkit.environ import base_environment
 from buildkit.errors import Location, RequestError, ToolchainError
 from buildkit.fs import locked, remove_tree, write_atomic
-from buildkit.sizes import render_size
+from buildkit.sizes import render_number, render_size
 from buildkit.toolchain.lock import download_bytes
 from buildkit.toolchain.mirrored import lay_out, split
 from buildkit.toolchain.uv import index_arguments, uv_binary, uv_environment
@@ -86,7 +86,7 @@ class _Maker:
         self._call("venv", "--python", self._python.executable, self._root)
         arguments = ("--require-hashes", "--python", self._root / "bin" / "python", file)
         sync = ("pip", "sync", "--link-mode", "hardlink", *arguments)
-        count = f"{len(self._lock.versions)} packages"
+        count = render_number(len(self._lock.versions), "package")
         # What was fetched before needs no network and next to no space.
         if not self._supply.is_offline and self._try(*sync, "--offline"):
             self._supply.events.step("install", f"{count}, all fetched before")

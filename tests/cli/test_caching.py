@@ -35,7 +35,7 @@ def test_list(cache, entry, capsys):
     head, row, count = capsys.readouterr().out.splitlines()
     assert head.startswith("RECIPE  VERSION  TARGET  KEY ")
     assert row.split()[:4] == ["toy", "1.0", "sm120", entry.key[:8]]
-    assert count.startswith("1 wheels")
+    assert count.startswith("1 wheel")
     assert run(["cache", "list", "--json"]) == 0
     (document,) = json.loads(capsys.readouterr().out)
     assert document["key"] == entry.key
@@ -109,7 +109,7 @@ def test_verify_has_status_1_when_something_was_damaged(cache, entry, capsys):
 
 def test_export_and_import(cache, entry, tmp_path, monkeypatch, capsys):
     assert run(["cache", "export", "w.tar", "--recipe", "toy", "--key", entry.key[:8]]) == 0
-    assert capsys.readouterr().out == "1 wheels written to w.tar\n"
+    assert capsys.readouterr().out == "1 wheel written to w.tar\n"
     assert run(["cache", "export", "w.tar", "--recipe", "other"]) == 2
     monkeypatch.setenv("BUILDKIT_CACHE", str(tmp_path / "other"))
     assert run(["cache", "import", "w.tar"]) == 0
@@ -127,7 +127,7 @@ def test_export_and_import(cache, entry, tmp_path, monkeypatch, capsys):
 def test_index(cache, entry, tmp_path, capsys):
     assert run(["cache", "index", "house"]) == 0
     out = capsys.readouterr().out
-    assert out == f"1 wheels of 1 projects\n{(tmp_path / 'house' / 'simple').as_uri()}/\n"
+    assert out == f"1 wheel of 1 project\n{(tmp_path / 'house' / 'simple').as_uri()}/\n"
     a_wheel(tmp_path / "more")
     assert run(["cache", "index", "house", "--wheels", "more", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["wheels"] == 1
@@ -160,7 +160,7 @@ def test_push_writes_to_a_remote_what_it_does_not_have(cache, entry, capsys, tmp
     remote.mkdir()
     monkeypatch.setenv("BUILDKIT_REMOTE", str(remote))
     assert run(["cache", "push", "--recipe", "toy"]) == 0
-    assert capsys.readouterr().out.startswith("1 wheels pushed to file://")
+    assert capsys.readouterr().out.startswith("1 wheel pushed to file://")
     assert (remote / "toy" / entry.key / "entry.json").is_file()
     assert run(["cache", "push", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"pushed": 0, "already_there": 1}

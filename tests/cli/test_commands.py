@@ -62,7 +62,7 @@ def test_lint_has_status_2_for_errors_alone(folder, capsys):
     assert "toy.toml:8 (versions[0].source.sha256): warning: Not pinned yet." in out
     (folder / "toy.toml").write_text(RECIPE.replace("sm120", "sm12"))
     assert run(["lint", "toy", "--recipes", str(folder)]) == 2
-    assert "1 recipes, 1 errors" in capsys.readouterr().out
+    assert "1 recipe, 1 error" in capsys.readouterr().out
     assert run(["lint", "toy", "--recipes", str(folder), "--json"]) == 2
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert [finding["line"] for finding in findings if finding["level"] == "error"] == [4]
