@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from buildkit.fs import remove_tree, try_locked
@@ -21,10 +20,21 @@ from buildkit.holds import claimed, last_used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from buildkit.paths import Paths
 
-__all__ = ["Item", "Kind", "Removal", "choose", "remove_items", "scan", "total_bytes"]
+__all__ = [
+    "Item",
+    "Kind",
+    "Removal",
+    "Room",
+    "choose",
+    "measure",
+    "remove_items",
+    "scan",
+    "total_bytes",
+]
 
 Kind = Literal[
     "leftover",
@@ -37,7 +47,9 @@ Kind = Literal[
     "environment",
     "toolkit",
     "system",
+    "lists",
     "wheel",
+    "notes",
 ]
 
 #: What goes first when room is needed: what nobody needs, then what only speeds a build up, then
@@ -53,7 +65,9 @@ _RANK: dict[Kind, int] = {
     "environment": 3,
     "toolkit": 3,
     "system": 3,
+    "lists": 3,
     "wheel": 4,
+    "notes": 5,
 }
 
 #: A temporary name that was not touched for so long is of a process that was killed.
@@ -80,6 +94,18 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What one kind holds."""
+
+    kind: Kind
+    count: int
+    size_bytes: int
+    """On disk."""
+    used_seconds: float
+    """When something of it was used last, since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """An item that goes, and why."""
 
@@ -93,6 +119,34 @@ def total_bytes(items: Sequence[Item]) -> int:
     """Return what items hold together on disk; a file with several names counts once."""
     shared = {file for item in items for file in item.shared}
     return sum(item.own_bytes for item in items) + sum(size for _, _, size in shared)
+
+
+def measure(paths: Paths, *, now_seconds: float) -> tuple[int, tuple[Room, ...]]:
+    """Return what the whole cache holds on disk, and what each kind does, first what goes first.
+
+    What two kinds share counts in both, and once in the whole. ``notes`` are what stays.
+    """
+    items = scan(paths, now_seconds=now_seconds)
+    notes = tuple(item for path in _notes(paths) for item in _item("notes", path))
+    kinds: dict[Kind, list[Item]] = {}
+    for item in (*items, *notes):
+        kinds.setdefault(item.kind, []).append(item)
+    rooms = (
+        Room(
+            kind=kind,
+            count=len(found),
+            size_bytes=total_bytes(found),
+            used_seconds=max(item.used_seconds for item in found),
+        )
+        for kind, found in kinds.items()
+    )
+    ranked = sorted(rooms, key=lambda room: (_RANK[room.kind], -room.size_bytes))
+    return total_bytes((*items, *notes)), tuple(ranked)
+
+
+def _notes(paths: Paths) -> Iterator[Path]:
+    yield from (paths.locks, paths.memo, paths.patchlog, paths.patched)
+    yield from paths.root.glob(f"{paths.history.name}*")
 
 
 def choose(
@@ -162,11 +216,11 @@ def _remove(item: Item) -> bool:
                 return False
         if _used(item.path, item.used_seconds) > item.used_seconds:
             return False
-        trash = Path(tempfile.mkdtemp(prefix=".trash-", dir=item.path.parent))
+        # A new name and no new directory, which a full disk would not allow.
+        trash = item.path.with_name(f".trash-{token_hex(4)}")
         try:
-            item.path.rename(trash / item.path.name)
+            item.path.rename(trash)
         except FileNotFoundError:
-            trash.rmdir()
             return False  # another collector was first
     _erase(trash)
     if item.kind == "environment":
@@ -204,6 +258,7 @@ def scan(paths: Paths, *, now_seconds: float) -> tuple[Item, ...]:
         ("environment", paths.environments, "*/"),
         ("toolkit", paths.toolkits, "*/"),
         ("system", paths.system, "*/"),
+        ("lists", paths.root, paths.package_lists.name),
         ("wheel", paths.wheels, "*/" + "[0-9a-f]" * 64),
     ]
     found: list[Item] = []
@@ -218,13 +273,13 @@ def scan(paths: Paths, *, now_seconds: float) -> tuple[Item, ...]:
 
 def _is_ours(kind: Kind, path: Path) -> bool:
     match kind:
-        case "build" | "environment" | "toolkit" | "system" | "git":
+        case "build" | "environment" | "toolkit" | "system" | "git" | "lists":
             return any(lock.is_file() for lock in _locks(path))
         case "uv" | "objects":
             return (path / "CACHEDIR.TAG").is_file()
         case "damaged":
             return _DAMAGED.fullmatch(path.name) is not None
-        case "download" | "wheel" | "leftover":
+        case "download" | "wheel" | "leftover" | "notes":
             return True
         case _:
             assert_never(kind)

@@ -7,6 +7,8 @@ and so is whole or absent; a damaged one is set aside and never served.
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,6 +37,7 @@ __all__ = [
     "list_entries",
     "look_up",
     "nearest_fields",
+    "require_access",
     "require_cache",
     "set_aside",
     "store_wheel",
@@ -152,6 +155,26 @@ def add_entry(
     return look_up(paths, note.recipe, note.key) or _entry(folder, note)
 
 
+def require_access(paths: Paths, *, is_written: bool = False) -> None:
+    """Refuse a cache that this user may not list, which else would look empty.
+
+    A cache that is not there is one without entries. A full disk is no reason to refuse.
+
+    :param is_written: Refuse one that cannot be changed, too.
+    :raises CacheError: naming the directory and the reason.
+    """
+    try:
+        os.scandir(paths.root).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise unusable(paths, error) from error
+    if is_written and not os.access(paths.root, os.W_OK):
+        is_mounted_so = os.statvfs(paths.root).f_flag & os.ST_RDONLY
+        reason = errno.EROFS if is_mounted_so else errno.EACCES
+        raise unusable(paths, OSError(reason, os.strerror(reason), str(paths.root)))
+
+
 def require_cache(paths: Paths) -> None:
     """Refuse to start a job when the cache cannot be written.
 
@@ -199,6 +222,7 @@ def entry_folders(paths: Paths, recipe: str = "*") -> tuple[Path, ...]:
 
     :raises CacheError: if the cache cannot be read.
     """
+    require_access(paths)
     try:
         found = [path for path in paths.wheels.glob(f"{recipe}/*") if is_key(path.name)]
     except OSError as error:
@@ -238,7 +262,8 @@ def unusable(paths: Paths, error: OSError) -> CacheError:
     """Return the error for a cache that the system does not let us use."""
     return CacheError(
         f"Cache {paths.root}: {error.strerror or error} ({error.filename or paths.wheels}).",
-        remedy="Make it writable, free some space, or point BUILDKIT_CACHE to another directory.",
+        remedy="Make it readable and writable, free some space, or point BUILDKIT_CACHE to another"
+        " directory.",
     )
 
 

@@ -9,6 +9,7 @@ keys and proxies are those of the system. Installs nothing; no script of a packa
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ class Apt:
 
         :raises ToolchainError: if one cannot be had, or differs from the signed lists.
         """
-        with locked(self._lists / "kit.lock"):
+        with locked(self._lists.with_name(f"{self._lists.name}.lock")):
             told = self._update()
             packages = self._resolve(names, told)
             wanted = [f"{package.name}={package.version}" for package in packages]
@@ -89,6 +90,7 @@ class Apt:
         """
         (self._lists / "lists" / "partial").mkdir(parents=True, exist_ok=True)
         (self._lists / "cache").mkdir(exist_ok=True)
+        os.utime(self._lists)  # a use, for whoever collects
         done = self._apt("apt-get", "-q", "update")
         return _reason(done.stderr) if done.status != 0 else ""
 

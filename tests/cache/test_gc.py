@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from buildkit.cache import list_entries, look_up
-from buildkit.cache.gc import Item, choose, remove_items, scan, total_bytes
+from buildkit.cache.gc import Item, choose, measure, remove_items, scan, total_bytes
 from buildkit.fs import locked
 from buildkit.holds import Holds, mark_of
 from buildkit.paths import Paths
@@ -112,6 +112,7 @@ def test_everything_that_grows_is_seen(paths, tmp_path):
         filled(paths.environments / "cp311-0123"),
         filled(paths.toolkits / "cuda-13"),
         filled(paths.system / "0123456789abcdef"),
+        filled(paths.package_lists),
         filled(paths.builds / "toy-1.0"),
         filled(paths.uv),
         filled(paths.damaged / f"toy-{'ab' * 32}.1"),
@@ -129,6 +130,19 @@ def test_everything_that_grows_is_seen(paths, tmp_path):
     assert [path.name for path in paths.root.rglob(".trash-*")] == []
 
 
+def test_what_two_kinds_share_is_measured_once_in_the_whole(paths):
+    files = [filled(paths.uv) / "file", filled(paths.environments / "cp311-0123") / "linked"]
+    (paths.uv / "CACHEDIR.TAG").touch()
+    files[1].hardlink_to(files[0])
+    size = files[0].stat().st_blocks * 512
+    whole, rooms = measure(paths, now_seconds=time.time())
+    assert [(room.kind, room.size_bytes) for room in rooms] == [
+        ("uv", size),
+        ("environment", 2 * size),
+    ]
+    assert whole == 2 * size
+
+
 def test_what_is_not_the_kits_is_not_seen(paths):
     """Somebody's home directory was named as the cache."""
     theirs = [
@@ -139,6 +153,7 @@ def test_what_is_not_the_kits_is_not_seen(paths):
         paths.builds / ".config" / "x",
         paths.environments / "work" / "pyvenv.cfg",
         paths.uv / "main.py",
+        paths.package_lists / "shopping.txt",
         paths.downloads / "film.mkv",
         paths.damaged / "photos" / "x.jpg",
     ]

@@ -44,13 +44,41 @@ def test_list(cache, entry, capsys):
 
 def test_an_empty_cache_is_no_error(cache, capsys):
     assert run(["cache", "list"]) == 0
-    assert capsys.readouterr().out == "The cache holds no wheel.\n"
+    assert capsys.readouterr().out.startswith("The cache holds no wheel; `buildkit cache size` ")
     assert run(["cache", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert run(["cache", "verify"]) == 0
     assert run(["cache", "gc", "--keep-days", "30"]) == 0
+    capsys.readouterr()
+    assert run(["cache", "size"]) == 0
+    assert capsys.readouterr().out == f"0 B in {cache.root}\n"
     assert run(["cache", "export", "x.tar"]) == 2
     assert run(["cache", "index", "house"]) == 2
+
+
+def test_size_tells_what_each_kind_takes(cache, entry, capsys):
+    cache.locks.mkdir()
+    (cache.locks / "user.lock").write_bytes(b"x" * 9000)
+    assert run(["cache", "size"]) == 0
+    head, wheel, notes, whole = capsys.readouterr().out.splitlines()
+    assert head.split() == ["KIND", "COUNT", "SIZE", "LAST", "USED"]
+    assert wheel.split()[:2] == ["wheel", "1"]
+    assert notes.startswith("notes, which stay  1")
+    assert whole.endswith(f" in {cache.root}")
+    assert run(["cache", "size", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["kind"] for row in document["kinds"]] == ["wheel", "notes"]
+    assert document["kinds"][1]["size_bytes"] >= 9000
+    assert document["size_bytes"] == sum(row["size_bytes"] for row in document["kinds"])
+
+
+def test_a_cache_that_is_no_directory(cache, capsys):
+    cache.root.write_text("mine")
+    for command in (["list"], ["size"], ["verify"], ["gc", "--max-size", "0"]):
+        assert run(["cache", *command]) == 1
+        told = capsys.readouterr().err
+        assert "Not a directory" in told
+        assert told.count("\n") == 1
 
 
 def test_gc_says_what_it_would_do_and_then_does_it(cache, entry, capsys):
