@@ -3,7 +3,8 @@
 Beside an item ``NAME`` lies its mark, ``.NAME.used``. A process that uses the item keeps a shared
 lock on the mark, which the kernel frees when the process ends, and sets the mark's time, so that a
 use counts also where the file system keeps no access times. Whoever collects takes the mark's lock
-alone, and leaves what somebody else holds.
+alone, and leaves what somebody else holds. A command that goes through all wheels holds their
+directory, one lock for as many as there are; that is no use of each.
 """
 
 from __future__ import annotations

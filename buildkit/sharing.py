@@ -169,9 +169,10 @@ def push_all(entries: Sequence[StoredEntry], kit: Kit) -> tuple[int, int]:
     remote = kit.remote
     if remote is None:
         return 0, 0
+    kit.holds.hold(kit.paths.wheels)
     states = []
     for entry in entries:
-        if look_up(kit.paths, entry.note.recipe, entry.note.key, kit.holds) is None:
+        if look_up(kit.paths, entry.note.recipe, entry.note.key) is None:
             kit.events.warning(f"{entry.note.wheel} is damaged or gone, and is left out.")
             continue
         states.append(push(entry, remote))

@@ -92,8 +92,8 @@ def select(paths: Paths, recipe: str | None, key: str | None) -> tuple[StoredEnt
 
 def check_cache(kit: Kit) -> Iterator[Checked]:
     """Read every wheel and download again, and set aside what is damaged."""
+    kit.holds.hold(kit.paths.wheels)
     for folder in entry_folders(kit.paths):
-        kit.holds.hold(folder)
         name = f"{folder.parent.name} {folder.name}"
         try:
             note = check_entry(folder)
@@ -147,6 +147,7 @@ def export_entries(entries: Sequence[StoredEntry], destination: Path, kit: Kit) 
             where=Location(file="command line"),
             remedy="Give another path.",
         )
+    kit.holds.hold(kit.paths.wheels)
     sound = [entry for entry in entries if _is_sound(entry, kit)]
     try:
         if is_archive:
@@ -163,8 +164,8 @@ def export_entries(entries: Sequence[StoredEntry], destination: Path, kit: Kit) 
 
 
 def _is_sound(entry: StoredEntry, kit: Kit) -> bool:
-    """Check an entry while it is held; a damaged one is set aside and told."""
-    if look_up(kit.paths, entry.note.recipe, entry.note.key, kit.holds) is not None:
+    """Check an entry; a damaged one is set aside and told."""
+    if look_up(kit.paths, entry.note.recipe, entry.note.key) is not None:
         return True
     kit.events.warning(f"{entry.note.wheel} is damaged or gone, and is left out.")
     return False
@@ -229,6 +230,7 @@ def import_entries(source: Path, kit: Kit) -> Iterator[Imported]:
     :raises CacheError: if it cannot be read, or the cache cannot be written.
     """
     require_cache(kit.paths)
+    kit.holds.hold(kit.paths.wheels)
     with _opened(source) as parcels:
         names = sorted(set(parcels.names()))
         if not names:
@@ -257,7 +259,7 @@ def _import(parcels: _Parcels, recipe: str, key: str, kit: Kit) -> bool:
     if len(data) > MAX_NOTE_BYTES:
         raise ValueError(f"{ENTRY} is larger than {MAX_NOTE_BYTES} bytes")
     note = parse_note(recipe, key, data).travelling
-    if look_up(kit.paths, recipe, note.key, kit.holds) is not None:
+    if look_up(kit.paths, recipe, note.key) is not None:
         return False
 
     def write(place: Path) -> None:
@@ -268,7 +270,7 @@ def _import(parcels: _Parcels, recipe: str, key: str, kit: Kit) -> bool:
             raise VerifyError(f"{note.wheel} has sha256 {found}, allowed {note.sha256}.")
         require_sound(note, place)
 
-    add_entry(kit.paths, note, write, kit.holds)
+    add_entry(kit.paths, note, write)
     return True
 
 

@@ -209,7 +209,9 @@ def _remove(item: Item) -> bool:
         _erase(item.path)
         return True
     with ExitStack() as locks:
-        if not locks.enter_context(claimed(item.path)):
+        # Whoever goes through all wheels holds their room instead of each.
+        rooms = (item.path.parents[1],) if item.kind == "wheel" else ()
+        if not all(locks.enter_context(claimed(path)) for path in (*rooms, item.path)):
             return False
         for lock in _locks(item.path):
             if lock.is_file() and not locks.enter_context(try_locked(lock)):

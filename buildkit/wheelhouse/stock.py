@@ -107,10 +107,11 @@ def cached_wheels(entries: Sequence[StoredEntry], kit: Kit) -> tuple[IndexedWhee
 
     What is damaged or gone is told and left out.
     """
+    kit.holds.hold(kit.paths.wheels)
     found = []
     for entry in entries:
         note = entry.note
-        if look_up(kit.paths, note.recipe, note.key, kit.holds) is None:
+        if look_up(kit.paths, note.recipe, note.key) is None:
             kit.events.warning(f"{note.wheel} is damaged or gone, and is left out.")
         else:
             found.append(read_indexed(entry.wheel, sha256=note.sha256))

@@ -80,3 +80,23 @@ def test_a_cache_of_somebody_else_is_not_called_empty(paths, tmp_path):
     for command in (["list"], ["size"], ["verify"], ["gc", "--max-size", "0"]):
         assert_one_error(run(paths, other, *command), "Permission denied")
     assert len(list_entries(paths)) == 1
+
+
+def test_more_wheels_than_a_process_may_open_files(paths, tmp_path):
+    for number in range(60):
+        stored(paths.root, tmp_path, f"patch{number}")
+    few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh"]
+    out = tmp_path / "there"
+    for command in (
+        ["list"],
+        ["verify"],
+        ["export", str(tmp_path / "a.tar")],
+        ["export", str(out)],
+        ["index", str(tmp_path / "index")],
+        ["push", "--remote", str(tmp_path)],
+        ["gc", "--max-size", "0"],
+        ["import", str(out)],
+    ):
+        done = run(paths, few, *command)
+        assert done.returncode == 0, (command, done.stderr)
+    assert len(list_entries(paths)) == 60

@@ -179,6 +179,18 @@ def test_what_is_held_or_locked_stays(paths):
     assert collect(paths) == {used, built}
 
 
+def test_who_goes_through_all_wheels_keeps_each_with_one_lock(paths, tmp_path):
+    entries = [stored(paths.root, tmp_path, *names).wheel.parent for names in ((), ("one",))]
+    old = time.time() - 40 * DAY
+    for path in (path for entry in entries for path in (entry, mark_of(entry)) if path.exists()):
+        os.utime(path, (old, old))
+    holds = Holds()
+    holds.hold(paths.wheels)
+    assert collect(paths) == set()
+    holds.release()
+    assert collect(paths) == set(entries), "and it was no use"
+
+
 def test_what_was_used_since_it_was_chosen_stays(paths):
     item = filled(paths.builds / "slot")
     items = scan(paths, now_seconds=time.time())
