@@ -7,7 +7,9 @@
 // the call goes to that first, and only what it does not have to bk-admit and the compiler.
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "cached.h"
 #include "config.h"
@@ -20,6 +22,30 @@ namespace {
 constexpr char kHelp[] =
     "Usage: bk-launch COMPILER ARGS...        run a compiler as BK_LAUNCH_CONFIG says\n"
     "       bk-launch --explain -- COMPILER ARGS...   show what would become of the call\n";
+
+// The compiler behind one of the build's links to this program; any other path as it is.
+std::string BehindLink(const bk::Config& config, const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::canonical("/proc/self/exe", error);
+  if (error || std::filesystem::canonical(path, error) != self || error) return path;
+  const std::string tool = config.Tool(bk::BaseName(path));
+  return tool.empty() ? path : tool;
+}
+
+// torch hands CC, such a link, to nvcc as its host compiler. nvcc would end up at the compiler behind
+// it, too, but nobody could tell which one that is: neither the cache of objects nor its key.
+void NameHostCompiler(const bk::Config& config, bk::Args* args) {
+  for (size_t i = 0; i < args->size(); ++i) {
+    std::string& arg = (*args)[i];
+    for (const std::string option : {"-ccbin", "--compiler-bindir"}) {
+      if (arg == option && i + 1 < args->size()) {
+        (*args)[i + 1] = BehindLink(config, (*args)[i + 1]);
+      } else if (arg.rfind(option + "=", 0) == 0) {
+        arg = option + "=" + BehindLink(config, arg.substr(option.size() + 1));
+      }
+    }
+  }
+}
 
 bk::Task Rewrite(const bk::Config& config, const std::string& compiler, const bk::Args& given) {
   bk::Task task;
@@ -38,6 +64,7 @@ bk::Task Rewrite(const bk::Config& config, const std::string& compiler, const bk
   const bk::Args before = args;
   bk::ApplyRules(config.rules, task.call.language, &args);
   if (is_nvcc) {
+    NameHostCompiler(config, &args);
     const bool compiles_cuda =
         !task.call.source.empty() && task.call.language == bk::Language::kCuda;
     task.decision = bk::Pin(config.target, compiles_cuda, &args);

@@ -152,6 +152,21 @@ def test_flags_are_replaced_by_rule(config, given_args, expected):
     assert args == expected
 
 
+def test_a_link_of_the_build_as_the_host_compiler_stands_for_the_compiler(config, tmp_path):
+    """As torch hands CC to nvcc: the cache of objects has to see which compiler that is."""
+    env = config(tools={"gcc": Path("/usr/bin/gcc")})
+    link = tmp_path / "gcc"
+    link.symlink_to(binary("bk-launch"))
+    for option in ("-ccbin", "--compiler-bindir"):
+        _, args = explain(env, "nvcc", option, str(link), "-c", "x.cu")
+        assert args == [option, "/usr/bin/gcc", "-c", "x.cu"]
+        _, args = explain(env, "nvcc", f"{option}={link}", "-c", "x.cu")
+        assert args == [f"{option}=/usr/bin/gcc", "-c", "x.cu"]
+    for other in ("/usr/bin/g++", "/nowhere/gcc", str(tmp_path)):
+        _, args = explain(env, "nvcc", "-ccbin", other, "-c", "x.cu")
+        assert args == ["-ccbin", other, "-c", "x.cu"]
+
+
 def test_a_rule_keeps_to_its_language(config):
     _, args = explain(config(), "g++", "--threads=4", "-std=c++17", "-c", "x.cpp")
     assert args == ["--threads=4", "-std=c++20", "-c", "x.cpp"]
