@@ -32,8 +32,8 @@ std::string BehindLink(const bk::Config& config, const std::string& path) {
   return tool.empty() ? path : tool;
 }
 
-// torch hands CC, such a link, to nvcc as its host compiler. nvcc would end up at the compiler behind
-// it, too, but nobody could tell which one that is: neither the cache of objects nor its key.
+// torch hands CC, such a link, to nvcc as its host compiler. nvcc would end up at the compiler
+// behind it, too, but the cache of objects could not tell which one that is.
 void NameHostCompiler(const bk::Config& config, bk::Args* args) {
   for (size_t i = 0; i < args->size(); ++i) {
     std::string& arg = (*args)[i];
