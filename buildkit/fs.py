@@ -84,8 +84,11 @@ def _staged_name(destination: Path, mode: int) -> Iterator[Path]:
         yield temporary
         temporary.chmod(mode)
         temporary.replace(destination)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        # What the system says of a write to a full disk names no file.
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(destination)
         raise
 
 

@@ -16,6 +16,7 @@ from buildkit.fs import (
     locked,
     remove_tree,
     staged_directory,
+    staged_file,
     try_locked,
     write_atomic,
 )
@@ -112,3 +113,12 @@ def test_a_file_system_without_locks_is_said_to_be_one(tmp_path, monkeypatch):
         pass
     with try_locked(tmp_path / "lock") as is_ours:
         assert not is_ours
+
+
+def test_a_write_that_the_disk_refuses_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    refusal = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space") as caught, staged_file(file):
+        raise refusal
+    assert caught.value.filename == str(file)
+    assert list(tmp_path.iterdir()) == []

@@ -169,7 +169,7 @@ def require_access(paths: Paths, *, is_written: bool = False) -> None:
         return
     except OSError as error:
         raise unusable(paths, error) from error
-    if is_written and not os.access(paths.root, os.W_OK):
+    if is_written and not os.access(paths.root, os.W_OK, effective_ids=True):
         is_mounted_so = os.statvfs(paths.root).f_flag & os.ST_RDONLY
         reason = errno.EROFS if is_mounted_so else errno.EACCES
         raise unusable(paths, OSError(reason, os.strerror(reason), str(paths.root)))
