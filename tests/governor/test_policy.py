@@ -91,7 +91,7 @@ def states(draw: st.DrawFn) -> State:
                 cpus=cpus,
                 elapsed_seconds=draw(st.integers(0, 150)),
                 rss_bytes=rss,
-                seen_bytes=rss + draw(st.integers(0, 100)),
+                seen_bytes=rss + draw(st.integers(0, 100) | st.integers(0, CAP)),
                 tail_bytes=draw(st.none() | st.integers(0, CAP // 2)),
                 is_guess=draw(st.booleans()),
                 is_growing=draw(st.booleans()),
