@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from buildkit import launcher
 from buildkit.backend import BackendError, read_backend, run_hooks
-from buildkit.drift import check_drift
 from buildkit.errors import CompileError, Location, RequestError
 from buildkit.events import Progress
 from buildkit.fs import remove_tree, write_atomic
@@ -93,12 +92,10 @@ def build_wheel(
     :param entrance: The ``cgroup.procs`` file of a control group to build in.
     :param give_up: Called when the build tool has told of a failure. It starts nothing more then,
         but waits for all calls that it has offered.
-    :raises SourceError: if the project would fetch what the recipe does not hand over.
     :raises CompileError: if the build failed; with the failing unit's own messages if there is one.
     :raises RecipeError: if the project needs a build requirement that the recipe does not lock.
     """
     slot = workshop.slot
-    check_drift(plan, tree, workshop.sources, events)
     backend = read_backend(tree.path)
     _prepare_backend(plan, workshop, backend)
     write_launcher(plan, workshop)

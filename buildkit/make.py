@@ -184,12 +184,14 @@ def _run(
     governing = governing_of(drafted, slot, kit)
     ready = prepare(
         drafted.recipe,
+        drafted.recipe_file,
         plan,
         slot,
         request,
         kit,
         admission=governing.admission,
         keeps_source=from_step != "fetch",
+        checks_drift=from_step != "verify",
     )
     is_edited = ready.is_edited
     if from_step == "verify":

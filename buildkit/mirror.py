@@ -28,6 +28,7 @@ from buildkit.errors import (
 from buildkit.fs import locked, write_atomic
 from buildkit.mirrored import MANIFEST, SCHEMA, manifest_digests, read_manifest
 from buildkit.recipe import find_recipe, read_recipe, settle, version_of
+from buildkit.recipe.place import blaming_source
 from buildkit.request import Request, require_machine
 from buildkit.sources import resolve_source
 from buildkit.sources.gather import Gatherer
@@ -172,7 +173,8 @@ def _sources(
             name=name,
             memo=kit.paths.memo,
         )
-        yield from _source(f"source {name}".strip(), found, gatherer, recipe.name, kit)
+        with blaming_source(file, version.version, name):
+            yield from _source(f"source {name}".strip(), found, gatherer, recipe.name, kit)
 
 
 def _source(

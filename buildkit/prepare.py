@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from buildkit.build import prepare_slot
 from buildkit.digest import digest_bytes, digest_value
+from buildkit.drift import check_drift
 from buildkit.environ import base_environment
 from buildkit.errors import Location, RecipeError, RequestError
 from buildkit.fs import write_atomic
 from buildkit.launcher import probe_isolation
 from buildkit.paths import Slot
+from buildkit.recipe.place import blaming_source
 from buildkit.sources.fetch import unpack_source
 from buildkit.sources.place import is_as_placed, place_tree
 from buildkit.sources.settings import read_index_settings
@@ -24,7 +26,7 @@ from buildkit.toolchain.accept import check_cmake, check_torch
 from buildkit.toolchain.environment import ensure_environment, read_environment
 from buildkit.toolchain.system import ensure_sysroot
 from buildkit.toolchain.toolkit import ensure_toolkit
-from buildkit.values import PatchedTree, SourceTree
+from buildkit.values import PatchedTree
 from buildkit.workshop import Workshop
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from buildkit.paths import Paths
     from buildkit.recipe.model import Recipe
     from buildkit.request import Request
-    from buildkit.values import Plan, ToolIdentity
+    from buildkit.values import Plan, ResolvedSource, ToolIdentity
 
 __all__ = ["Prepared", "prepare", "read_key", "slot_of"]
 
@@ -67,6 +69,7 @@ def slot_of(paths: Paths, plan: Plan) -> Slot:
 
 def prepare(
     recipe: Recipe,
+    recipe_file: Path,
     plan: Plan,
     slot: Slot,
     request: Request,
@@ -74,15 +77,25 @@ def prepare(
     *,
     admission: Admission,
     keeps_source: bool,
+    checks_drift: bool,
 ) -> Prepared:
     """Make a slot ready; the caller holds its lock.
 
     :param admission: How compiler calls are let in.
     :param keeps_source: Take the slot's source as it stands.
+    :param checks_drift: Refuse a project that would fetch what the recipe does not hand over.
     :raises BuildkitError: of the stage that failed.
     """
     settings = read_index_settings(kit.environment)
     supply = kit.supply(settings, is_offline=request.is_offline)
+    # The sources come first: what is wrong with them shows before the environment is fetched.
+    has_objects = prepare_slot(slot, plan)
+    if has_objects:
+        kit.events.step("resume", "objects of the last build are kept")
+    _place_include(plan, slot)
+    tree, sources = _sources(plan, slot, recipe_file, supply, keeps_source=keeps_source)
+    if checks_drift:
+        check_drift(plan, tree, sources, kit.events)
     sysroot = ensure_sysroot(plan.system, _tool(plan, "gcc"), supply)
     environment = _environment(plan, request, supply)
     toolkit = _toolkit(recipe, plan, environment, request, supply, kit)
@@ -91,18 +104,13 @@ def prepare(
     if plan.backend == "cmake" and recipe.toolchain.cuda:
         variables = base_environment(kit.environment)
         check_cmake(environment, plan.code, runner=kit.runner, variables=variables)
-    has_objects = prepare_slot(slot, plan)
-    if has_objects:
-        kit.events.step("resume", "objects of the last build are kept")
-    _place_include(plan, slot)
-    tree = _kept_source(plan, slot) if keeps_source else _source(plan, slot, supply)
     workshop = Workshop(
         slot=slot,
         environment=environment,
         cuda_root=toolkit,
         sysroot=sysroot,
         variables=base_environment(kit.environment),
-        sources=_extra_sources(plan, slot, supply),
+        sources=sources,
         isolation=probe_isolation(kit.runner, kit.environment),
         admission=admission,
         objects=_objects(plan, toolkit, request, kit),
@@ -186,6 +194,19 @@ def _tool(plan: Plan, name: str) -> ToolIdentity:
     return next(tool for tool in plan.toolchain.tools if tool.name == name)
 
 
+def _sources(
+    plan: Plan, slot: Slot, recipe_file: Path, supply: Supply, *, keeps_source: bool
+) -> tuple[PatchedTree, dict[str, Path]]:
+    """Return the source of a plan and, by their names, its further ones."""
+    with blaming_source(recipe_file, plan.version, ""):
+        tree = _kept_source(plan, slot) if keeps_source else _source(plan, slot, supply)
+    sources = {}
+    for name, source in plan.extra_sources:
+        with blaming_source(recipe_file, plan.version, name):
+            sources[name] = _extra_source(name, source, slot, supply)
+    return tree, sources
+
+
 def _source(plan: Plan, slot: Slot, supply: Supply) -> PatchedTree:
     """Fetch, unpack and patch beside the slot's source, then bring that up to date."""
     from buildkit.patches.apply import apply_patches
@@ -239,13 +260,10 @@ def _kept_source(plan: Plan, slot: Slot) -> PatchedTree:
     return PatchedTree(path=inner, stamp=stamp, outcomes=())
 
 
-def _extra_sources(plan: Plan, slot: Slot, supply: Supply) -> dict[str, Path]:
-    """Unpack the further sources of a plan, each at a path that stays the same."""
-    placed = {}
-    for name, source in plan.extra_sources:
-        stage = slot.sources / f".{name}"
-        tree: SourceTree = unpack_source(source, stage, supply)
-        destination = slot.sources / name
-        place_tree(stage, destination)
-        placed[name] = destination / tree.path.relative_to(stage)
-    return placed
+def _extra_source(name: str, source: ResolvedSource, slot: Slot, supply: Supply) -> Path:
+    """Unpack a further source of a plan, at a path that stays the same."""
+    stage = slot.sources / f".{name}"
+    tree = unpack_source(source, stage, supply)
+    destination = slot.sources / name
+    place_tree(stage, destination)
+    return destination / tree.path.relative_to(stage)

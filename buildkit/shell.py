@@ -42,12 +42,14 @@ def open_shell(request: Request, kit: Kit, *, command: str | None, keeps_source:
     with locked(slot.lock, waiting=tell):
         ready = prepare(
             drafted.recipe,
+            drafted.recipe_file,
             plan,
             slot,
             request,
             kit,
             admission=governing_of(drafted, slot, kit).admission,
             keeps_source=keeps_source,
+            checks_drift=False,  # a shell is where a person looks at what has drifted
         )
         write_launcher(plan, ready.workshop)
     variables = build_variables(plan, ready.workshop, read_backend(ready.tree.path))

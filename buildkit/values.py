@@ -74,6 +74,9 @@ class PinnedCommit:
 
     url: str
     commit: str
+    ref: str = ""
+    """The tag or branch that the commit was pinned from, to say more if it is gone; not in the
+    key."""
     subdirectory: str = ""
     has_submodules: bool = False
 

@@ -36,9 +36,12 @@ def unpack_source(source: ResolvedSource, destination: Path, supply: Supply) -> 
         case PinnedCommit():
             from buildkit.sources.git import Git
 
-            has_submodules = source.has_submodules
             Git(supply).export(
-                source.url, source.commit, destination, has_submodules=has_submodules
+                source.url,
+                source.commit,
+                destination,
+                has_submodules=source.has_submodules,
+                ref=source.ref,
             )
             stamp = digest_value(["git", source.commit])
         case LocalTree():

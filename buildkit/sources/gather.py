@@ -81,7 +81,13 @@ class Gatherer:
         with tempfile.TemporaryDirectory(prefix="buildkit-git-") as folder:
             tree = Path(folder) / "tree"
             # Written out once: only so is it known that nothing of it is missing.
-            git.export(source.url, source.commit, tree, has_submodules=source.has_submodules)
+            git.export(
+                source.url,
+                source.commit,
+                tree,
+                has_submodules=source.has_submodules,
+                ref=source.ref,
+            )
         items = []
         for url, commit in dict.fromkeys(git.exported):
             name = f"git/{commit}.pack"

@@ -20,6 +20,7 @@ from buildkit.digest import digest_bytes
 from buildkit.environ import base_environment
 from buildkit.errors import Location, SourceError, ToolchainError
 from buildkit.fs import clone_file, locked, staged_directory, write_atomic
+from buildkit.sources.reach import require_host
 from buildkit.sources.settings import redact, without_credentials
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ class Git:
                 remedy="Install it: `apt-get install git` or `dnf install git`.",
             )
 
-    def fetch(self, url: str, commit: str) -> Path:
+    def fetch(self, url: str, commit: str, ref: str = "") -> Path:
         """Return the mirror of a repository, which holds a commit.
 
+        :param ref: What the commit was pinned from; an error tells where it is now.
         :raises SourceError: if the repository cannot be reached or lacks the commit.
         """
         mirror = (
@@ -74,6 +76,7 @@ class Git:
             if self._supply.is_offline:
                 raise self._lacking(url, commit)
             self._supply.events.step("fetch", f"{redact(url)} at {commit[:12]}")
+            require_host(url, self._variables)
             # One commit alone, where the server allows it; else everything, hidden refs too.
             told = ""
             for wanted in (["--depth", "1", "--", url, commit], ["--", url, "+refs/*:refs/all/*"]):
@@ -85,10 +88,15 @@ class Git:
                         ["-C", str(mirror), "update-ref", f"refs/pinned/{commit}", commit], url
                     )
                     return mirror
+        now = self._ask(url, ref)[0] if ref else ""
+        moved = f" Its {ref} is at {now} now." if now and now != commit else ""
         reason = redact(told) or "it has no such commit"
         raise SourceError(
-            f"Commit {commit} cannot be fetched from {redact(url)}: {reason}.",
-            remedy="Look at the address and the network; a commit that is gone needs a new pin.",
+            f"Commit {commit} cannot be fetched from {redact(url)}: {reason}.{moved}",
+            remedy="Look at what upstream has done, and write a new pin with `buildkit pin"
+            " --upgrade` if you trust it."
+            if moved
+            else "Look at the address and the network; a commit that is gone needs a new pin.",
         )
 
     def pack(self, url: str, commit: str, destination: Path) -> None:
@@ -160,27 +168,42 @@ class Git:
 
         :raises SourceError: if the repository cannot be reached or has no such ref.
         """
+        require_host(url, self._variables)
+        found, told = self._ask(url, ref)
+        if found:
+            return found
+        raise SourceError(
+            f"{ref or 'HEAD'} of {redact(url)} cannot be resolved: {told}.",
+            remedy="Look at the address, the network, and the ref in the recipe.",
+        )
+
+    def _ask(self, url: str, ref: str) -> tuple[str, str]:
+        """Return the commit of a ref or an empty text, and why it is empty."""
         done = self._run(["ls-remote", "--exit-code", "--", url, ref or "HEAD", f"{ref}^{{}}"])
         rows: dict[str, str] = dict(
             line.split("\t")[::-1] for line in done.stdout.splitlines() if "\t" in line
         )
         for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref, "HEAD"):
             if name in rows and (name != "HEAD" or not ref):
-                return rows[name]
-        told = redact(" ".join(done.stderr.split())[-300:]) or "it has no such tag or branch"
-        raise SourceError(
-            f"{ref or 'HEAD'} of {redact(url)} cannot be resolved: {told}.",
-            remedy="Look at the address, the network, and the ref in the recipe.",
-        )
+                return rows[name], ""
+        return "", redact(" ".join(done.stderr.split())[-300:]) or "it has no such tag or branch"
 
     def export(
-        self, url: str, commit: str, destination: Path, *, has_submodules: bool, depth: int = 0
+        self,
+        url: str,
+        commit: str,
+        destination: Path,
+        *,
+        has_submodules: bool,
+        ref: str = "",
+        depth: int = 0,
     ) -> None:
         """Write the tree of a commit into a directory, with its submodules if they are wanted.
 
+        :param ref: As for :meth:`fetch`.
         :raises SourceError: if something of the tree cannot be had, or leads out of it.
         """
-        mirror = self.fetch(url, commit)
+        mirror = self.fetch(url, commit, ref)
         self.exported.append((url, commit))
         repository = _open(mirror, self._variables)
         try:

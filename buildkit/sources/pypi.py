@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from buildkit.digest import Digest, digest_file
-from buildkit.errors import SourceError
+from buildkit.errors import Location, SourceError
 from buildkit.events import Progress
+from buildkit.sources.reach import CONNECT_SECONDS
 from buildkit.sources.settings import redact
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ __all__ = ["IndexFile", "cached_file", "download", "find_files"]
 
 #: Seconds to wait before each further try of a download that broke off.
 PAUSES_SECONDS = (1.0, 3.0, 9.0)
+
+#: Errors of a host that cannot be connected to. By name, since unearth's HTTP client has changed
+#: its package before. Source: httpx, "Exceptions".
+_AWAY = ("ConnectError", "ConnectTimeout")
 
 _BLOCK_BYTES = 1 << 20
 
@@ -136,6 +141,7 @@ def download(
     except OSError as error:
         raise SourceError(
             f"{filename} cannot be kept: {error.strerror or error}.",
+            where=Location(file=str(downloads)),
             remedy="Free some space, or point BUILDKIT_CACHE to another disk.",
         ) from error
     finally:
@@ -154,6 +160,7 @@ def _client(settings: IndexSettings) -> Any:
 
     from unearth.fetchers import PyPIClient
 
+    seconds = settings.timeout_seconds or 60.0
     context = ssl.create_default_context(cafile=settings.cert)
     if settings.client_cert:
         context.load_cert_chain(settings.client_cert)
@@ -161,7 +168,8 @@ def _client(settings: IndexSettings) -> Any:
     return PyPIClient(
         trusted_hosts=list(settings.trusted_hosts),
         verify=context,
-        timeout=settings.timeout_seconds or 60.0,
+        # To connect, to read, to write, to get a connection of the pool.
+        timeout=(min(seconds, CONNECT_SECONDS), seconds, seconds, seconds),
         follow_redirects=True,
         **proxy,
     )
@@ -181,16 +189,19 @@ def _stream(client: Any, url: str, part: Path, filename: str, events: Events) ->
 def _retry(fetch: Callable[[], None], filename: str) -> None:
     """Try again what may pass: broken connections and servers in trouble, not refusals.
 
+    A host that cannot be connected to is tried twice: it is seldom back within seconds.
+
     :raises SourceError: with the last reason.
     """
-    for pause_seconds in (*PAUSES_SECONDS, None):
+    for tries, pause_seconds in enumerate((*PAUSES_SECONDS, None)):
         try:
             fetch()
         except OSError:
             raise
         except Exception as error:  # the HTTP client's errors have several roots
             status = getattr(getattr(error, "response", None), "status_code", 500)
-            if pause_seconds is None or status < 500:
+            is_away = type(error).__name__ in _AWAY and tries > 0
+            if pause_seconds is None or status < 500 or is_away:
                 raise SourceError(
                     f"{filename} cannot be fetched: {redact(str(error) or type(error).__name__)}.",
                     remedy="Look at the network and at `pip config list`, and try again.",

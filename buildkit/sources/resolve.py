@@ -90,6 +90,7 @@ def _git(source: GitSource) -> ResolvedSource:
     return PinnedCommit(
         url=source.url,
         commit=source.commit,
+        ref=source.ref,
         subdirectory=source.subdirectory,
         has_submodules=source.submodules,
     )
