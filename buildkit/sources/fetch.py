@@ -139,7 +139,7 @@ def _inner(source: ResolvedSource, destination: Path) -> Path:
     subdirectory = "" if isinstance(source, Unpinned) else source.subdirectory
     inner = destination / subdirectory
     if not inner.is_dir():
-        found = sorted(entry.name for entry in destination.iterdir())
+        found = sorted(entry.name for entry in destination.iterdir()) or ["nothing"]
         raise SourceError(
             f"The source has no directory {subdirectory!r}; it has {', '.join(found[:20])}.",
             remedy="Correct `subdirectory` in the recipe.",
