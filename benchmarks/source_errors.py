@@ -2,8 +2,8 @@
 
     python benchmarks/source_errors.py DIR
 
-Each case is the recipe of causal-conv1d, locked as it is, with another source: the make ends with one
-error before anything is set up. Prints the seconds, the exit status and the error of each.
+Each case is the recipe of causal-conv1d, locked as it is, with another source: the make ends with
+one error before anything is set up. Prints the seconds, the exit status and the error of each.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ GONE = "0" * 40
 
 
 def git(folder: Path, *words: str) -> str:
+    """Run git, which must succeed, and return its answer."""
     command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
     return subprocess.run(
         command, cwd=folder, check=True, capture_output=True, text=True
@@ -42,6 +43,7 @@ def repository(folder: Path) -> tuple[str, str]:
 
 
 def cases(root: Path) -> dict[str, str]:
+    """Return what the recipe says of its source in each case."""
     url, old = repository(root / "upstream")
     here = git(root / "upstream", "rev-parse", "HEAD")
 
@@ -63,6 +65,7 @@ def cases(root: Path) -> dict[str, str]:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     root = parser.parse_args().directory.resolve()
